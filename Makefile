@@ -1,0 +1,84 @@
+# Thin on purpose: each target is a command or two that can be typed by hand.
+
+CARGO      ?= cargo
+KUBECTL    ?= kubectl
+ARGS       ?=
+TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
+
+.DEFAULT_GOAL := help
+
+##@ The two commands
+
+.PHONY: demo
+demo: ## Run the embedded cluster: nothing but a Rust toolchain is needed.
+	$(CARGO) run --release --package joiner -- demo $(ARGS)
+
+.PHONY: test
+test: lint controlplane ## Set up and pass every test.
+	$(CARGO) test --workspace
+
+##@ Build
+
+.PHONY: build
+build: ## Build bin/joiner; bin/controller is the same binary under its other name.
+	$(CARGO) build --release --package joiner
+	mkdir -p bin
+	cp $(TARGET_DIR)/release/joiner bin/joiner
+	cp $(TARGET_DIR)/release/joiner bin/controller
+
+##@ Check
+
+.PHONY: fmt
+fmt: ## Format the code.
+	$(CARGO) fmt --all
+
+.PHONY: vet
+vet: ## Compile everything and let clippy complain.
+	$(CARGO) clippy --workspace --all-targets -- --deny warnings
+
+.PHONY: lint
+lint: vet ## Formatting, clippy, the floor plan, generated files.
+	$(CARGO) fmt --all --check
+	$(CARGO) xtask check-rooms
+	$(CARGO) xtask manifests --check
+
+.PHONY: controlplane
+controlplane: ## Build the real control plane for tests (once; kept in a cache outside the checkout).
+	$(CARGO) xtask controlplane
+
+.PHONY: e2e
+e2e: controlplane ## Only the tests that run on the real control plane.
+	$(CARGO) test --package joiner-testing
+
+.PHONY: bench
+bench: ## Measure the core; make bench ARGS="--referee DIR --karpenter" sets it beside Karpenter.
+	$(CARGO) bench --package joiner-core
+	$(if $(ARGS),$(CARGO) xtask bench $(ARGS))
+
+##@ Cluster
+
+.PHONY: manifests
+manifests: ## Write the CRDs to config/crd.
+	$(CARGO) xtask manifests
+
+.PHONY: generate
+generate: manifests ## Write everything that is generated.
+
+.PHONY: install
+install: ## Install the CRDs into the current cluster.
+	$(KUBECTL) apply --server-side --kustomize config/crd
+
+.PHONY: uninstall
+uninstall: ## Remove the CRDs, and with them every object of theirs.
+	$(KUBECTL) delete --ignore-not-found --kustomize config/crd
+
+##@ Other
+
+.PHONY: clean
+clean: ## Remove build output; the cache of the control plane stays.
+	$(CARGO) clean
+	rm -rf bin demo.kubeconfig
+
+.PHONY: help
+help: ## Show this.
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
