@@ -1,0 +1,115 @@
+//! Which nodes to take away, and where their pods go.
+//!
+//! ```text
+//! Problem ─► what waits is settled ─► nodes that must or may go ─► forced: expired, empty, drifted
+//!                                                             └─► to save money: the whole cluster at once
+//!        ─► Plan { removals, launches, placements, kept with a reason }
+//! ```
+//!
+//! Karpenter looks at prefixes of a list and buys at most one machine for them. Here any number of nodes may make way
+//! for any number of machines, and every node is weighed: its price against what its pods would cost elsewhere.
+
+mod apply;
+mod budgets;
+mod candidate;
+mod consolidate;
+mod forced;
+mod settle;
+mod trial;
+mod worth;
+
+use std::collections::BTreeMap;
+
+pub use apply::apply;
+
+use self::budgets::{Budgets, PodBudgets};
+use self::candidate::{Candidate, Standing};
+use self::settle::Settled;
+use self::trial::{Trial, Trials};
+use crate::money::Money;
+use crate::pack::{Compiled, Options};
+use crate::plan::{Kept, Plan, Reason, Removal};
+use crate::problem::{DisruptionReason, Problem};
+
+/// Why each node that goes goes, by its index.
+type Causes = BTreeMap<u32, DisruptionReason>;
+
+/// The nodes to take away now, what to buy in their stead, and where their pods go.
+pub fn plan(problem: &Problem, options: &Options) -> Plan {
+    let settled = Settled::new(problem, options);
+    let problem = settled.problem();
+    let compiled = Compiled::new(problem);
+    let mut standings = candidate::standings(problem, &settled);
+    let mut budgets = Budgets::new(problem);
+    let mut pods = PodBudgets::new(problem);
+    let mut trials = Trials::new(problem, &compiled, options);
+    let mut causes = Causes::new();
+    let forced = forced::choose(
+        &mut trials,
+        &mut standings,
+        &mut budgets,
+        &mut pods,
+        &mut causes,
+    );
+    let chosen = consolidate::choose(
+        &mut trials,
+        &mut standings,
+        &mut budgets,
+        &mut pods,
+        &mut causes,
+        forced,
+    );
+    let plan = render(problem, &standings, &causes, chosen);
+    settled.finish(plan)
+}
+
+/// The trial as a plan: who goes and why, who stays and why.
+fn render(problem: &Problem, standings: &[Candidate], causes: &Causes, trial: Trial) -> Plan {
+    let shares = worth::shares(problem, &trial.plan);
+    let mut plan = trial.plan;
+    for candidate in standings {
+        let node = &problem.nodes[candidate.node as usize];
+        let price = node.price.unwrap_or_default();
+        let after: Money = shares.get(&candidate.node).copied().unwrap_or_default();
+        if let Some(cause) = causes.get(&candidate.node) {
+            let detail = match cause {
+                DisruptionReason::Drifted => node.drifted.clone().unwrap_or_default(),
+                DisruptionReason::Expired => "it is older than its pool allows".to_owned(),
+                DisruptionReason::Empty => "no pod needs it".to_owned(),
+                DisruptionReason::Underutilized => {
+                    format!("its {} pods run elsewhere", candidate.pods)
+                }
+            };
+            plan.removals.push(Removal {
+                node: node.name.clone(),
+                cause: *cause,
+                reason: Reason::Disrupted {
+                    cause: *cause,
+                    before: price,
+                    after,
+                    detail,
+                },
+            });
+            continue;
+        }
+        let (because, until) = match &candidate.standing {
+            Standing::Free => {
+                let because = match candidate.elsewhere {
+                    Some(cost) => format!("it costs {price} an hour, its pods elsewhere {cost}"),
+                    None => "its pods have no other place".to_owned(),
+                };
+                (because, None)
+            }
+            Standing::Held { because, until } => (because.clone(), *until),
+        };
+        plan.kept.push(Kept {
+            node: node.name.clone(),
+            reason: Reason::Kept { because },
+            until,
+        });
+    }
+    plan
+}
+
+#[cfg(test)]
+mod tests;

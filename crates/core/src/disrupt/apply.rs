@@ -1,0 +1,122 @@
+//! A plan carried out: the problem as it is afterwards.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::labels;
+use crate::name::Name;
+use crate::plan::{Home, Launch, Plan, PodRef};
+use crate::problem::{InstanceType, Node, Pod, Problem};
+
+/// The problem after everything in the plan has come to pass: machines are nodes, pods are where they were put, nodes
+/// that were to go are gone. New nodes are called `prefix` and a number.
+pub fn apply(problem: &Problem, plan: &Plan, prefix: &str) -> Problem {
+    let mut after = problem.clone();
+    let going: BTreeSet<&Name> = plan.removals.iter().map(|removal| &removal.node).collect();
+    let index: BTreeMap<&Name, usize> = problem
+        .nodes
+        .iter()
+        .enumerate()
+        .map(|(index, node)| (&node.name, index))
+        .collect();
+    for placement in &plan.placements {
+        if let Some(at) = index.get(&placement.node) {
+            after.nodes[*at]
+                .pods
+                .extend(singles(problem, &placement.pods));
+        }
+    }
+    let mut moved: Vec<PodRef> = plan
+        .placements
+        .iter()
+        .flat_map(|placement| &placement.pods)
+        .chain(plan.launches.iter().flat_map(|launch| &launch.pods))
+        .copied()
+        .collect();
+    moved.sort_unstable();
+    after.pods = waiting(problem, &moved);
+    after.nodes.retain(|node| !going.contains(&node.name));
+    for (number, launch) in plan.launches.iter().enumerate() {
+        after
+            .nodes
+            .push(bought(problem, launch, &format!("{prefix}{number}")));
+    }
+    after
+}
+
+fn singles(problem: &Problem, pods: &[PodRef]) -> Vec<Pod> {
+    let found = pods.iter().filter_map(|pod| {
+        let group = problem.pod(*pod)?;
+        Some(Pod {
+            name: group.name_of(pod.position),
+            count: 1,
+            spec: Arc::clone(&group.spec),
+            ..group.clone()
+        })
+    });
+    found.collect()
+}
+
+/// Pods that still wait, one by one.
+fn waiting(problem: &Problem, moved: &[PodRef]) -> Vec<Pod> {
+    let mut left = Vec::new();
+    for (group, pod) in problem.pods.iter().enumerate() {
+        let group = u32::try_from(group).unwrap_or(u32::MAX);
+        let rest: Vec<PodRef> = (0..pod.count)
+            .map(|position| PodRef {
+                home: Home::Pending,
+                group,
+                position,
+            })
+            .filter(|one| moved.binary_search(one).is_err())
+            .collect();
+        if rest.len() == pod.count as usize {
+            left.push(pod.clone());
+        } else {
+            left.extend(singles(problem, &rest));
+        }
+    }
+    left
+}
+
+fn bought(problem: &Problem, launch: &Launch, name: &str) -> Node {
+    let purchase = &launch.purchase;
+    let catalog = problem.catalog(&purchase.catalog);
+    let kind = catalog.and_then(|catalog| {
+        let mut types = catalog.types.iter();
+        types.find(|kind| kind.name == purchase.instance_type)
+    });
+    let range = catalog.and_then(|catalog| {
+        let mut ranges = catalog.ranges.iter();
+        ranges.find(|range| range.name == purchase.instance_type)
+    });
+    let overhead = kind
+        .map(|kind| &kind.overhead)
+        .or_else(|| range.map(|range| &range.overhead))
+        .cloned()
+        .unwrap_or_default();
+    let machine = InstanceType {
+        name: purchase.instance_type.clone(),
+        labels: launch.labels.clone(),
+        capacity: launch.capacity.clone(),
+        overhead,
+        offerings: Vec::new(),
+    };
+    let pool = problem.pools.iter().find(|pool| pool.name == launch.pool);
+    let mut labels = launch.labels.clone();
+    labels.insert(labels::HOSTNAME.into(), Name::from(name));
+    Node {
+        name: name.into(),
+        pool: Some(launch.pool.clone()),
+        labels,
+        taints: pool.map(|pool| pool.taints.clone()).unwrap_or_default(),
+        capacity: launch.capacity.clone(),
+        allocatable: machine.allocatable(),
+        pods: singles(problem, &launch.pods),
+        instance_type: purchase.instance_type.clone(),
+        capacity_type: purchase.capacity_type,
+        price: Some(purchase.price),
+        created: problem.now,
+        ..Node::default()
+    }
+}

@@ -1,0 +1,164 @@
+//! Which nodes may go, and what stands in the way of the others.
+//!
+//! karpenter: pkg/controllers/disruption/types.go, `NewCandidate`
+
+use jiff::Timestamp;
+
+use super::settle::Settled;
+use crate::money::Money;
+use crate::problem::{ConsolidationPolicy, Node, NodePhase, Pod, Pool, Problem};
+
+/// Whether a node may go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It may go if it pays.
+    Free,
+    /// Something stands in the way.
+    Held {
+        because: String,
+        until: Option<Timestamp>,
+    },
+}
+
+impl Standing {
+    pub(super) fn held(because: impl Into<String>) -> Self {
+        let because = because.into();
+        Standing::Held {
+            because,
+            until: None,
+        }
+    }
+}
+
+/// A node of a pool.
+#[derive(Clone, Debug)]
+pub(super) struct Candidate {
+    /// Index of the node.
+    pub(super) node: u32,
+    /// Index of its pool.
+    pub(super) pool: usize,
+    /// Whether it may go to save money.
+    pub(super) standing: Standing,
+    /// What keeps even a reason that is not about money away, if anything.
+    pub(super) protected: Option<Standing>,
+    /// Pods that would move.
+    pub(super) pods: u32,
+    /// What moving them costs beside moving others; one for the node itself.
+    pub(super) burden: f64,
+    /// Nothing on it needs a place.
+    pub(super) empty: bool,
+    /// What its pods would cost elsewhere, once that is known.
+    pub(super) elsewhere: Option<Money>,
+}
+
+/// What moving a pod costs beside moving others.
+///
+/// karpenter: pkg/utils/disruption/disruption.go, `EvictionCost`
+fn eviction_cost(pod: &Pod) -> f64 {
+    let deletion = f64::from(pod.deletion_cost) / f64::from(1 << 27);
+    let priority = f64::from(pod.spec.priority) / f64::from(1 << 25);
+    (1.0 + deletion + priority).clamp(-10.0, 10.0)
+}
+
+/// Every node of a pool, with what stands in its way.
+pub(super) fn standings(problem: &Problem, settled: &Settled<'_>) -> Vec<Candidate> {
+    let mut all = Vec::new();
+    for (index, node) in problem.nodes.iter().enumerate() {
+        let pool = node
+            .pool
+            .as_ref()
+            .and_then(|name| problem.pools.iter().position(|pool| pool.name == *name));
+        let Some(pool) = pool.filter(|_| !node.deleting) else {
+            continue;
+        };
+        let moving = node.pods.iter().filter(|pod| pod.reschedulable());
+        let pods = moving.clone().map(|pod| pod.count).sum();
+        let costs = moving.map(|pod| eviction_cost(pod).max(0.0) * f64::from(pod.count));
+        let burden = 1.0 + costs.sum::<f64>();
+        let empty = burden <= 1.0;
+        let protected = protection(node, settled.receives(index));
+        let standing = protected
+            .clone()
+            .or_else(|| hold(problem, &problem.pools[pool], node, empty))
+            .unwrap_or(Standing::Free);
+        all.push(Candidate {
+            node: u32::try_from(index).unwrap_or(u32::MAX),
+            pool,
+            standing,
+            protected,
+            pods,
+            burden,
+            empty,
+            elsewhere: None,
+        });
+    }
+    all
+}
+
+/// What keeps a node from going for any reason but old age.
+fn protection(node: &Node, receives: bool) -> Option<Standing> {
+    let said = |text: &str| Some(Standing::held(text));
+    if node.phase != NodePhase::Ready {
+        return said("it is not in use yet");
+    }
+    if node.do_not_disrupt {
+        return said("it carries karpenter.sh/do-not-disrupt");
+    }
+    if node.nominated || receives {
+        return said("it is meant for a pod that waits");
+    }
+    let pinned = node.pods.iter().find(|pod| pod.do_not_disrupt);
+    pinned.map(|pod| {
+        Standing::held(format!(
+            "pod {} carries karpenter.sh/do-not-disrupt",
+            pod.name
+        ))
+    })
+}
+
+/// What keeps a node from going to save money.
+fn hold(problem: &Problem, pool: &Pool, node: &Node, empty: bool) -> Option<Standing> {
+    let said = |text: String| Some(Standing::held(text));
+    let terms = &pool.disruption;
+    if pool.replicas.is_some() {
+        return said(format!("pool {} keeps a fixed number of nodes", pool.name));
+    }
+    if terms.consolidate_after.is_none() {
+        return said(format!("pool {} never consolidates", pool.name));
+    }
+    if let Some(until) = quiet_until(problem, pool, node) {
+        return Some(Standing::Held {
+            because: "pods came or went a moment ago".to_owned(),
+            until: Some(until),
+        });
+    }
+    if empty {
+        return None;
+    }
+    if terms.policy == ConsolidationPolicy::WhenEmpty {
+        return said(format!("pool {} takes away empty nodes only", pool.name));
+    }
+    let grown = node
+        .created
+        .map(|created| created.checked_add(terms.min_age).unwrap_or(Timestamp::MAX));
+    if let (Some(grown), Some(now)) = (grown, problem.now)
+        && grown > now
+    {
+        return Some(Standing::Held {
+            because: format!("pool {} replaces no node so young", pool.name),
+            until: Some(grown),
+        });
+    }
+    if node.price.is_none() {
+        return said("nobody knows what it costs".to_owned());
+    }
+    None
+}
+
+/// Until when a node is left alone because pods came or went, if it is.
+pub(super) fn quiet_until(problem: &Problem, pool: &Pool, node: &Node) -> Option<Timestamp> {
+    let after = pool.disruption.consolidate_after?;
+    let last = node.last_pod_event.or(node.created)?;
+    let until = last.checked_add(after).unwrap_or(Timestamp::MAX);
+    problem.now.filter(|now| until > *now).map(|_| until)
+}

@@ -1,0 +1,244 @@
+//! Rules about money: what is taken away must save enough for what it disturbs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::disrupt::candidate::Candidate;
+use crate::disrupt::trial::Trial;
+use crate::money::Money;
+use crate::plan::{Home, Launch, Plan};
+use crate::problem::{CapacityType, ConsolidationPolicy, Problem};
+
+/// What saves less than this, in percent of what it replaces, is not worth moving pods for: prices wobble by as much,
+/// and a cluster that is as good as the solver can make it must come to rest.
+const LEAST_GAIN: u32 = 2;
+
+/// Types to choose from that make one spot machine worth another.
+///
+/// karpenter: pkg/controllers/disruption/consolidation.go, `MinInstanceTypesForSpotToSpotConsolidation`
+const SPOT_CHOICE: usize = 15;
+
+/// The least share of what is usual that a balanced pool must save for the pods that move.
+///
+/// karpenter: pkg/controllers/disruption/balanced.go
+const BALANCE: f64 = 0.5;
+
+/// Nodes that meet on machines, and these machines.
+struct Part<'a> {
+    nodes: Vec<u32>,
+    launches: Vec<&'a Launch>,
+    at: Vec<usize>,
+}
+
+fn top(leader: &mut [usize], mut at: usize) -> usize {
+    while leader[at] != at {
+        leader[at] = leader[leader[at]];
+        at = leader[at];
+    }
+    at
+}
+
+fn parts<'a>(plan: &'a Plan, removed: &BTreeSet<u32>) -> Vec<Part<'a>> {
+    let order: Vec<u32> = removed.iter().copied().collect();
+    let position: BTreeMap<u32, usize> = order.iter().copied().zip(0..).collect();
+    let mut leader: Vec<usize> = (0..order.len()).collect();
+    let homes = |launch: &Launch| -> Vec<usize> {
+        let homes = launch.pods.iter().filter_map(|pod| match pod.home {
+            Home::Node(node) => position.get(&node).copied(),
+            Home::Pending => None,
+        });
+        homes.collect()
+    };
+    for launch in &plan.launches {
+        for pair in homes(launch).windows(2) {
+            let (a, b) = (top(&mut leader, pair[0]), top(&mut leader, pair[1]));
+            leader[a.max(b)] = a.min(b);
+        }
+    }
+    let mut all: BTreeMap<usize, Part<'a>> = BTreeMap::new();
+    let empty = || Part {
+        nodes: Vec::new(),
+        launches: Vec::new(),
+        at: Vec::new(),
+    };
+    for (at, node) in order.iter().enumerate() {
+        let lead = top(&mut leader, at);
+        all.entry(lead).or_insert_with(empty).nodes.push(*node);
+    }
+    for (at, launch) in plan.launches.iter().enumerate() {
+        if let Some(first) = homes(launch).first() {
+            let part = all.entry(top(&mut leader, *first)).or_insert_with(empty);
+            part.launches.push(launch);
+            part.at.push(at);
+        }
+    }
+    all.into_values()
+        .filter(|part| !part.launches.is_empty())
+        .collect()
+}
+
+impl Part<'_> {
+    fn before(&self, problem: &Problem) -> Money {
+        let nodes = self.nodes.iter().map(|node| &problem.nodes[*node as usize]);
+        nodes
+            .map(|node| node.price.unwrap_or_default() + problem.settings.node_surcharge)
+            .sum()
+    }
+
+    fn after(&self, problem: &Problem) -> Money {
+        let launches = self.launches.iter();
+        launches
+            .map(|launch| launch.purchase.price + problem.settings.node_surcharge)
+            .sum()
+    }
+
+    fn min_savings(&self, problem: &Problem) -> u32 {
+        let nodes = self.nodes.iter().map(|node| &problem.nodes[*node as usize]);
+        let pools = nodes.filter_map(|node| {
+            let name = node.pool.as_ref()?;
+            problem.pools.iter().find(|pool| pool.name == *name)
+        });
+        let asked = pools.map(|pool| pool.disruption.min_savings).max();
+        asked.unwrap_or(0).max(LEAST_GAIN)
+    }
+
+    fn spot_for_spot(&self, problem: &Problem) -> bool {
+        let mut nodes = self.nodes.iter().map(|node| &problem.nodes[*node as usize]);
+        nodes.all(|node| node.capacity_type == CapacityType::Spot)
+            && self
+                .launches
+                .iter()
+                .any(|launch| launch.purchase.capacity_type == CapacityType::Spot)
+    }
+}
+
+/// Nodes that have to stay for the rest to keep the rules; empty if all is well.
+pub(super) fn offenders(
+    problem: &Problem,
+    candidates: &[Candidate],
+    forced: &Trial,
+    trial: &Trial,
+) -> BTreeSet<u32> {
+    let by_node: BTreeMap<u32, &Candidate> = candidates.iter().map(|one| (one.node, one)).collect();
+    let chosen = |nodes: &[u32]| -> Vec<u32> {
+        let chosen = nodes.iter().filter(|node| !forced.removed.contains(node));
+        chosen.copied().collect()
+    };
+    let mut back = BTreeSet::new();
+    for part in parts(&trial.plan, &trial.removed) {
+        let own = chosen(&part.nodes);
+        if own.is_empty() {
+            continue;
+        }
+        let (before, after) = (part.before(problem), part.after(problem));
+        if after > before - before.percent(part.min_savings(problem)) {
+            back.extend(poorer_half(problem, &by_node, own));
+        } else if part.spot_for_spot(problem) && !spot_allowed(problem, &by_node, &part) {
+            back.extend(own);
+        }
+    }
+    if back.is_empty() {
+        let all: Vec<u32> = trial.removed.iter().copied().collect();
+        back.extend(unbalanced(
+            problem,
+            &by_node,
+            &chosen(&all),
+            trial.plan.cost,
+        ));
+    }
+    back
+}
+
+/// Those that gain least for what they cost.
+fn poorer_half(
+    problem: &Problem,
+    by_node: &BTreeMap<u32, &Candidate>,
+    mut nodes: Vec<u32>,
+) -> Vec<u32> {
+    let ratio = |node: &u32| {
+        let price = problem.nodes[*node as usize].price.unwrap_or_default();
+        let worth = by_node.get(node).and_then(|one| one.elsewhere);
+        price.dollars() / worth.unwrap_or_default().dollars().max(1e-9)
+    };
+    nodes.sort_by(|a, b| ratio(a).total_cmp(&ratio(b)).then(a.cmp(b)));
+    nodes.truncate(nodes.len().div_ceil(2));
+    nodes
+}
+
+fn spot_allowed(problem: &Problem, by_node: &BTreeMap<u32, &Candidate>, part: &Part<'_>) -> bool {
+    let pools = part.nodes.iter().filter_map(|node| by_node.get(node));
+    let mut pools = pools.map(|candidate| &problem.pools[candidate.pool]);
+    if !pools.all(|pool| pool.disruption.spot_to_spot) {
+        return false;
+    }
+    let choice = |launch: &Launch| {
+        let bought = launch.alternatives.iter().chain([&launch.purchase]);
+        let types: BTreeSet<_> = bought.map(|purchase| &purchase.instance_type).collect();
+        types.len()
+    };
+    part.nodes.len() > 1
+        || part
+            .launches
+            .iter()
+            .all(|launch| choice(launch) >= SPOT_CHOICE)
+}
+
+/// Half of the nodes of each balanced pool that does not save enough for the pods it moves.
+fn unbalanced(
+    problem: &Problem,
+    by_node: &BTreeMap<u32, &Candidate>,
+    chosen: &[u32],
+    after: Money,
+) -> Vec<u32> {
+    let price = |node: &u32| problem.nodes[*node as usize].price.unwrap_or_default();
+    let before: Money = chosen.iter().map(price).sum();
+    let mut back = Vec::new();
+    for (index, pool) in problem.pools.iter().enumerate() {
+        if pool.disruption.policy != ConsolidationPolicy::Balanced || before == Money::ZERO {
+            continue;
+        }
+        let all = by_node.values().filter(|one| one.pool == index);
+        let (cost, burden) = all.fold((Money::ZERO, 0.0), |(cost, burden), one| {
+            (cost + price(&one.node), burden + one.burden)
+        });
+        let own: Vec<u32> = chosen
+            .iter()
+            .copied()
+            .filter(|node| by_node.get(node).is_some_and(|one| one.pool == index))
+            .collect();
+        if own.is_empty() {
+            continue;
+        }
+        let own_cost: Money = own.iter().map(price).sum();
+        let own_burden: f64 = own
+            .iter()
+            .filter_map(|node| by_node.get(node))
+            .map(|one| one.burden)
+            .sum();
+        let share = own_cost.dollars() / before.dollars();
+        let savings = own_cost.dollars() - after.dollars() * share;
+        let score = (savings / cost.dollars()) / (own_burden / burden);
+        if !(savings > 0.0 && score >= BALANCE) {
+            back.extend(poorer_half(problem, by_node, own));
+        }
+    }
+    back
+}
+
+/// Leaves out alternatives that would eat the saving up.
+pub(super) fn trim_alternatives(problem: &Problem, trial: &mut Trial) {
+    let mut most: BTreeMap<usize, Money> = BTreeMap::new();
+    for part in parts(&trial.plan, &trial.removed) {
+        let (before, after) = (part.before(problem), part.after(problem));
+        let slack = before - before.percent(part.min_savings(problem)) - after;
+        let count = i64::try_from(part.launches.len()).unwrap_or(i64::MAX);
+        let each = Money::from_nanos(slack.nanos().max(0) / count.max(1));
+        for (at, launch) in part.at.iter().zip(&part.launches) {
+            most.insert(*at, launch.purchase.price + each);
+        }
+    }
+    for (at, most) in most {
+        trial.plan.launches[at]
+            .alternatives
+            .retain(|purchase| purchase.price <= most);
+    }
+}

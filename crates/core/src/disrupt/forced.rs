@@ -1,0 +1,120 @@
+//! Nodes that go whatever it costs: expired, empty, drifted.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+
+use super::Causes;
+use super::budgets::{Budgets, PodBudgets, give_both_back, take_both};
+use super::candidate::{Candidate, Standing};
+use super::trial::{Buying, Care, Trial, Trials};
+use crate::problem::DisruptionReason;
+
+/// Rounds of putting nodes back whose pods find no other place.
+const MAX_ROUNDS: usize = 8;
+
+/// Chooses them, and finds places for their pods.
+pub(super) fn choose(
+    trials: &mut Trials<'_, '_>,
+    candidates: &mut [Candidate],
+    budgets: &mut Budgets,
+    pods: &mut PodBudgets<'_>,
+    causes: &mut Causes,
+) -> Trial {
+    let problem = trials.problem;
+    for candidate in candidates.iter_mut() {
+        if expired(trials, candidate) {
+            causes.insert(candidate.node, DisruptionReason::Expired);
+        }
+    }
+    let mut take = |candidate: &mut Candidate, reason| match take_both(
+        problem, budgets, pods, candidate, reason,
+    ) {
+        Ok(()) => {
+            causes.insert(candidate.node, reason);
+        }
+        Err((because, until)) => candidate.standing = Standing::Held { because, until },
+    };
+    let mut free: Vec<&mut Candidate> = Vec::new();
+    for candidate in candidates.iter_mut() {
+        let going = expired(trials, candidate);
+        if !going && candidate.empty && candidate.standing == Standing::Free {
+            take(candidate, DisruptionReason::Empty);
+        } else if !going && candidate.protected.is_none() {
+            free.push(candidate);
+        }
+    }
+    // The oldest first, so that none waits for ever; empty ones before all others, as they disturb nobody.
+    free.retain(|candidate| problem.nodes[candidate.node as usize].drifted.is_some());
+    free.sort_by_key(|candidate| {
+        let created = problem.nodes[candidate.node as usize].created;
+        (
+            !candidate.empty,
+            created.unwrap_or(Timestamp::MIN),
+            candidate.node,
+        )
+    });
+    for candidate in free {
+        take(candidate, DisruptionReason::Drifted);
+    }
+    settle(trials, candidates, budgets, pods, causes)
+}
+
+fn expired(trials: &Trials<'_, '_>, candidate: &Candidate) -> bool {
+    let problem = trials.problem;
+    let created = problem.nodes[candidate.node as usize].created;
+    let expires = created
+        .zip(problem.pools[candidate.pool].expire_after)
+        .and_then(|(created, after)| created.checked_add(after).ok());
+    expires
+        .zip(problem.now)
+        .is_some_and(|(expires, now)| expires <= now)
+}
+
+/// Finds places for the pods of nodes chosen so far; nodes that need not go and whose pods find none stay.
+fn settle(
+    trials: &Trials<'_, '_>,
+    candidates: &mut [Candidate],
+    budgets: &mut Budgets,
+    pods: &mut PodBudgets<'_>,
+    causes: &mut Causes,
+) -> Trial {
+    for _ in 0..MAX_ROUNDS {
+        let trial = run(trials, causes);
+        let mut stranded = trial.stranded();
+        stranded.retain(|node| causes.get(node) != Some(&DisruptionReason::Expired));
+        if stranded.is_empty() {
+            return trial;
+        }
+        keep(trials, candidates, budgets, pods, causes, &stranded);
+    }
+    let rest: BTreeSet<u32> = causes
+        .iter()
+        .filter(|(_, cause)| **cause != DisruptionReason::Expired)
+        .map(|(node, _)| *node)
+        .collect();
+    keep(trials, candidates, budgets, pods, causes, &rest);
+    run(trials, causes)
+}
+
+fn run(trials: &Trials<'_, '_>, causes: &Causes) -> Trial {
+    let removed: BTreeSet<u32> = causes.keys().copied().collect();
+    trials.run(&removed, Buying::Allowed, Care::Fine)
+}
+
+fn keep(
+    trials: &Trials<'_, '_>,
+    candidates: &mut [Candidate],
+    budgets: &mut Budgets,
+    pods: &mut PodBudgets<'_>,
+    causes: &mut Causes,
+    nodes: &BTreeSet<u32>,
+) {
+    for candidate in candidates.iter_mut() {
+        if nodes.contains(&candidate.node) {
+            causes.remove(&candidate.node);
+            give_both_back(trials.problem, budgets, pods, candidate);
+            candidate.standing = Standing::held("its pods have no other place");
+        }
+    }
+}

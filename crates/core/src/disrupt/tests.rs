@@ -1,0 +1,465 @@
+//! Small clusters, one fact at a time. Every plan must pass the checker, and planning again must change nothing.
+
+use std::sync::Arc;
+
+use jiff::SignedDuration;
+
+use super::{apply, plan};
+use crate::labels;
+use crate::money::Money;
+use crate::name::{Labels, Name};
+use crate::pack::Options;
+use crate::plan::{Plan, Reason, check};
+use crate::problem::{
+    Budget, BudgetAmount, CapacityType, Catalog, ConsolidationPolicy, DisruptionReason,
+    InstanceType, Node, Offering, Pod, PodDisruptionBudget, PodSpec, Pool, Problem,
+};
+use crate::resources::{CPU, MEMORY, PODS, Resources};
+use crate::selector::LabelSelector;
+
+const GIB: i64 = 1 << 30;
+
+fn amounts(cpu: i64, gib: i64, pods: i64) -> Resources {
+    Resources::new()
+        .with(CPU, cpu)
+        .with(MEMORY, gib * GIB)
+        .with(PODS, pods)
+}
+
+/// Sizes 2, 4 and 8 cores at 5 cents a core on demand, 2 cents spot.
+fn problem() -> Problem {
+    let offering = |capacity_type, cents: i64| Offering {
+        zone: "a".into(),
+        region: "".into(),
+        capacity_type,
+        price: Money::from_nanos(cents * 10_000_000),
+        available: true,
+        left: None,
+        reservation: None,
+    };
+    let kind = |cores: i64| InstanceType {
+        name: format!("c{cores}").into(),
+        labels: Labels::from([
+            (Name::from(labels::ARCH), Name::from("amd64")),
+            (Name::from(labels::OS), Name::from("linux")),
+        ]),
+        capacity: amounts(cores * 1000, cores * 4, 20),
+        overhead: Resources::new(),
+        offerings: vec![
+            offering(CapacityType::OnDemand, cores * 5),
+            offering(CapacityType::Spot, cores * 2),
+        ],
+    };
+    let mut pool = Pool {
+        name: "main".into(),
+        catalog: "shop".into(),
+        ..Pool::default()
+    };
+    pool.disruption.budgets.clear();
+    Problem {
+        now: Some("2026-11-13T12:00:00Z".parse().unwrap()),
+        catalogs: vec![Catalog {
+            name: "shop".into(),
+            types: vec![kind(2), kind(4), kind(8)],
+            ranges: Vec::new(),
+        }],
+        pools: vec![pool],
+        ..Problem::default()
+    }
+}
+
+fn on_demand_only(problem: &mut Problem) {
+    for kind in &mut problem.catalogs[0].types {
+        kind.offerings.truncate(1);
+    }
+}
+
+fn pod(name: &str, cpu: i64) -> Pod {
+    Pod::new(
+        name,
+        PodSpec {
+            namespace: "default".into(),
+            labels: Labels::from([(Name::from("app"), Name::from("web"))]),
+            requests: amounts(cpu, 0, 1),
+            ..PodSpec::default()
+        },
+    )
+}
+
+/// Adds an on-demand node with pods of these sizes.
+fn node(problem: &mut Problem, name: &str, cores: i64, pods: &[i64]) {
+    let kind_name = format!("c{cores}");
+    let catalog = &problem.catalogs[0];
+    let kind = catalog
+        .types
+        .iter()
+        .find(|one| *one.name == *kind_name)
+        .unwrap();
+    let mut all = kind.labels.clone();
+    for (key, value) in [
+        (labels::ZONE, "a"),
+        (labels::INSTANCE_TYPE, &kind_name),
+        (labels::CAPACITY_TYPE, "on-demand"),
+        (labels::NODEPOOL, "main"),
+        (labels::HOSTNAME, name),
+    ] {
+        all.insert(key.into(), value.into());
+    }
+    let named = pods.iter().enumerate();
+    let node = Node {
+        name: name.into(),
+        pool: Some("main".into()),
+        labels: all,
+        capacity: kind.capacity.clone(),
+        allocatable: kind.allocatable(),
+        instance_type: kind.name.clone(),
+        price: Some(kind.offerings[0].price),
+        created: Some("2026-11-01T00:00:00Z".parse().unwrap()),
+        pods: named
+            .map(|(at, cpu)| pod(&format!("{name}-{at}"), *cpu))
+            .collect(),
+        ..Node::default()
+    };
+    problem.nodes.push(node);
+}
+
+/// The plan, judged; and once it is carried out there is nothing left to do.
+#[track_caller]
+fn decide(problem: &Problem) -> Plan {
+    let options = Options::default();
+    let decided = plan(problem, &options);
+    assert_eq!(check(problem, &decided), [], "{decided:#?}");
+    let after = apply(problem, &decided, "new-");
+    let again = plan(&after, &options);
+    assert_eq!(check(&after, &again), []);
+    assert!(
+        again.removals.is_empty() || !decided.removals.is_empty(),
+        "nothing was done, and then something"
+    );
+    decided
+}
+
+fn gone(plan: &Plan) -> Vec<(&str, DisruptionReason)> {
+    let mut all: Vec<_> = plan
+        .removals
+        .iter()
+        .map(|removal| (&*removal.node, removal.cause))
+        .collect();
+    all.sort_unstable();
+    all
+}
+
+fn why_kept<'a>(plan: &'a Plan, name: &str) -> &'a str {
+    let kept = plan.kept.iter().find(|kept| &*kept.node == name).unwrap();
+    match &kept.reason {
+        Reason::Kept { because } => because,
+        other => panic!("{other:?}"),
+    }
+}
+
+use DisruptionReason::{Drifted, Empty, Expired, Underutilized};
+
+#[test]
+fn a_node_whose_pods_fit_on_another_goes() {
+    let mut problem = problem();
+    on_demand_only(&mut problem);
+    node(&mut problem, "half", 4, &[1000]);
+    node(&mut problem, "full", 4, &[2000, 1000]);
+    let plan = decide(&problem);
+    assert_eq!(gone(&plan), [("half", Underutilized)]);
+    assert!(plan.launches.is_empty());
+    assert_eq!(plan.placements[0].pods.len(), 1);
+    assert!(matches!(
+        &plan.removals[0].reason,
+        Reason::Disrupted { after, .. } if *after == Money::ZERO
+    ));
+}
+
+#[test]
+fn many_nodes_make_way_for_fewer_and_cheaper_machines() {
+    let mut problem = problem();
+    for index in 0..8 {
+        node(&mut problem, &format!("n{index}"), 4, &[1000]);
+    }
+    let plan = decide(&problem);
+    assert_eq!(plan.removals.len(), 8);
+    // Eight cores of spot hold them all.
+    assert_eq!(plan.cost, Money::from_dollars(0.16));
+}
+
+#[test]
+fn a_cluster_that_is_as_good_as_can_be_is_left_alone() {
+    let mut problem = problem();
+    on_demand_only(&mut problem);
+    node(&mut problem, "a", 4, &[4000]);
+    node(&mut problem, "b", 2, &[1500, 500]);
+    let plan = decide(&problem);
+    assert!(plan.removals.is_empty() && plan.launches.is_empty());
+    assert_eq!(
+        why_kept(&plan, "a"),
+        "it costs $0.2000 an hour, its pods elsewhere $0.2000"
+    );
+}
+
+#[test]
+fn only_wasteful_nodes_are_touched() {
+    let mut problem = problem();
+    on_demand_only(&mut problem);
+    for index in 0..6 {
+        node(&mut problem, &format!("good{index}"), 8, &[4000, 4000]);
+    }
+    node(&mut problem, "waste", 8, &[1900]);
+    let plan = decide(&problem);
+    assert_eq!(gone(&plan), [("waste", Underutilized)]);
+    assert_eq!(plan.launches.len(), 1);
+    assert_eq!(&*plan.launches[0].purchase.instance_type, "c2");
+}
+
+#[test]
+fn a_replacement_must_save_what_the_pool_asks_for() {
+    let mut problem = problem();
+    on_demand_only(&mut problem);
+    problem.catalogs[0].types[0].offerings[0].price = Money::from_dollars(0.17);
+    node(&mut problem, "waste", 4, &[1900]);
+    assert_eq!(gone(&decide(&problem)), [("waste", Underutilized)]);
+    problem.pools[0].disruption.min_savings = 20;
+    assert!(decide(&problem).removals.is_empty());
+}
+
+#[test]
+fn empty_nodes_go_first_and_need_no_price() {
+    let mut problem = problem();
+    node(&mut problem, "empty", 4, &[]);
+    problem.nodes[0].price = None;
+    problem.pools[0].disruption.policy = ConsolidationPolicy::WhenEmpty;
+    node(&mut problem, "half", 4, &[1000]);
+    let plan = decide(&problem);
+    assert_eq!(gone(&plan), [("empty", Empty)]);
+    assert_eq!(
+        why_kept(&plan, "half"),
+        "pool main takes away empty nodes only"
+    );
+}
+
+#[test]
+fn drifted_nodes_are_replaced_oldest_first_within_their_budget() {
+    let mut problem = problem();
+    on_demand_only(&mut problem);
+    for index in 0..3 {
+        node(&mut problem, &format!("n{index}"), 4, &[4000]);
+        problem.nodes[index].drifted = Some("image".to_owned());
+    }
+    problem.nodes[2].created = Some("2026-10-01T00:00:00Z".parse().unwrap());
+    problem.pools[0].disruption.budgets = vec![Budget {
+        amount: BudgetAmount::Nodes(1),
+        reasons: vec![Drifted],
+        schedule: None,
+        duration: None,
+    }];
+    let plan = decide(&problem);
+    assert_eq!(gone(&plan), [("n2", Drifted)]);
+    assert_eq!(plan.launches.len(), 1, "whatever it costs");
+    assert_eq!(
+        why_kept(&plan, "n0"),
+        "the budgets of pool main let no more nodes go as Drifted"
+    );
+}
+
+#[test]
+fn expired_nodes_go_whatever_protects_them() {
+    let mut problem = problem();
+    on_demand_only(&mut problem);
+    node(&mut problem, "old", 4, &[4000]);
+    problem.nodes[0].do_not_disrupt = true;
+    problem.pools[0].expire_after = Some(SignedDuration::from_hours(24));
+    problem.pools[0].disruption.budgets = vec![Budget {
+        amount: BudgetAmount::Nodes(0),
+        reasons: Vec::new(),
+        schedule: None,
+        duration: None,
+    }];
+    assert_eq!(gone(&decide(&problem)), [("old", Expired)]);
+}
+
+#[test]
+fn budgets_bound_the_batch_and_the_largest_gain_goes_first() {
+    let mut problem = problem();
+    for index in 0..9 {
+        node(&mut problem, &format!("n{index}"), 4, &[1000]);
+    }
+    node(&mut problem, "big", 8, &[1000]);
+    problem.pools[0].disruption.budgets = vec![Budget {
+        amount: BudgetAmount::Percent(10),
+        reasons: Vec::new(),
+        schedule: None,
+        duration: None,
+    }];
+    let plan = decide(&problem);
+    assert_eq!(gone(&plan), [("big", Underutilized)]);
+    assert!(why_kept(&plan, "n0").contains("let no more nodes go as Underutilized"));
+}
+
+#[test]
+fn a_closed_budget_says_when_it_opens() {
+    let mut problem = problem();
+    node(&mut problem, "n", 4, &[1000]);
+    problem.pools[0].disruption.budgets = vec![Budget {
+        amount: BudgetAmount::Nodes(0),
+        reasons: Vec::new(),
+        schedule: Some("0 9 * * mon-fri".to_owned()),
+        duration: Some(SignedDuration::from_hours(8)),
+    }];
+    let plan = decide(&problem);
+    assert_eq!(
+        plan.kept[0].until,
+        Some("2026-11-13T17:00:00Z".parse().unwrap())
+    );
+}
+
+#[test]
+fn pod_budgets_hold_over_the_batch() {
+    let mut problem = problem();
+    for index in 0..4 {
+        node(&mut problem, &format!("n{index}"), 4, &[1000]);
+    }
+    problem.pod_disruption_budgets = vec![PodDisruptionBudget {
+        namespace: "default".into(),
+        name: "web".into(),
+        selector: Some(LabelSelector::label("app", "web")),
+        disruptions_allowed: 2,
+        ..PodDisruptionBudget::default()
+    }];
+    let plan = decide(&problem);
+    assert_eq!(plan.removals.len(), 2);
+    assert!(plan.kept.iter().any(|kept| {
+        kept.reason.to_string() == "disruption budget default/web lets no more of its pods go"
+    }));
+}
+
+/// What keeps a half-empty node, and until when.
+#[test]
+fn what_stands_in_the_way_is_said() {
+    type Change = fn(&mut Problem);
+    let cases: [(Change, &str, Option<&str>); 6] = [
+        (
+            |p| p.nodes[0].do_not_disrupt = true,
+            "it carries karpenter.sh/do-not-disrupt",
+            None,
+        ),
+        (
+            |p| p.nodes[0].nominated = true,
+            "it is meant for a pod that waits",
+            None,
+        ),
+        (
+            |p| p.nodes[0].pods[0].do_not_disrupt = true,
+            "pod half-0 carries karpenter.sh/do-not-disrupt",
+            None,
+        ),
+        (
+            |p| p.pools[0].disruption.consolidate_after = None,
+            "pool main never consolidates",
+            None,
+        ),
+        (
+            |p| p.pools[0].disruption.min_age = SignedDuration::from_hours(24 * 13),
+            "pool main replaces no node so young",
+            Some("2026-11-14T00:00:00Z"),
+        ),
+        (
+            |p| {
+                p.pools[0].disruption.consolidate_after = Some(SignedDuration::from_mins(10));
+                p.nodes[0].last_pod_event = Some("2026-11-13T11:55:00Z".parse().unwrap());
+            },
+            "pods came or went a moment ago",
+            Some("2026-11-13T12:05:00Z"),
+        ),
+    ];
+    for (change, because, until) in cases {
+        let mut problem = problem();
+        node(&mut problem, "half", 4, &[1000]);
+        assert_eq!(gone(&decide(&problem)), [("half", Underutilized)]);
+        change(&mut problem);
+        let plan = decide(&problem);
+        assert!(plan.removals.is_empty(), "{because}");
+        assert_eq!(why_kept(&plan, "half"), because);
+        assert_eq!(plan.kept[0].until, until.map(|text| text.parse().unwrap()));
+    }
+}
+
+#[test]
+fn a_node_that_was_just_touched_receives_nothing() {
+    let mut problem = problem();
+    on_demand_only(&mut problem);
+    node(&mut problem, "half", 4, &[1000]);
+    node(&mut problem, "busy", 4, &[2000]);
+    problem.catalogs[0]
+        .types
+        .iter_mut()
+        .for_each(|kind| kind.offerings[0].available = false);
+    assert!(!decide(&problem).removals.is_empty());
+    problem.pools[0].disruption.consolidate_after = Some(SignedDuration::from_mins(10));
+    problem.nodes[1].last_pod_event = Some("2026-11-13T11:55:00Z".parse().unwrap());
+    assert!(decide(&problem).removals.is_empty());
+}
+
+#[test]
+fn spot_makes_way_for_spot_only_where_allowed() {
+    let mut problem = problem();
+    let spot = |problem: &mut Problem, name: &str, cores: i64, pods: &[i64]| {
+        node(problem, name, cores, pods);
+        let node = problem.nodes.last_mut().unwrap();
+        node.capacity_type = CapacityType::Spot;
+        node.labels
+            .insert(labels::CAPACITY_TYPE.into(), "spot".into());
+        node.price = node.price.map(|price| price.percent(40));
+    };
+    // Together they need twelve cores, in an eight and a four; neither has room for the other.
+    for index in 0..2 {
+        spot(&mut problem, &format!("s{index}"), 8, &[3000, 2500]);
+    }
+    assert!(
+        decide(&problem).removals.is_empty(),
+        "no room on the others, and no spot for spot"
+    );
+    problem.pools[0].disruption.spot_to_spot = true;
+    assert!(!decide(&problem).removals.is_empty());
+}
+
+#[test]
+fn pods_that_wait_keep_what_they_will_use() {
+    let mut problem = problem();
+    on_demand_only(&mut problem);
+    node(&mut problem, "half", 4, &[1000]);
+    node(&mut problem, "room", 4, &[1000]);
+    problem.pods = vec![pod("waits", 2000)];
+    let plan = decide(&problem);
+    // One of the two takes the pod that waits; the other's pod joins them.
+    assert_eq!(plan.removals.len(), 1);
+    assert!(plan.launches.is_empty());
+    let placed: usize = plan.placements.iter().map(|one| one.pods.len()).sum();
+    assert_eq!(placed, 2);
+}
+
+#[test]
+fn balanced_pools_do_not_move_much_for_little() {
+    let mut problem = problem();
+    on_demand_only(&mut problem);
+    problem.catalogs[0].types[1].offerings[0].price = Money::from_dollars(0.19);
+    // Moving twenty pods off an eight-core machine saves two cents; an idle node saves twenty.
+    node(&mut problem, "crowd", 8, &[200; 19]);
+    node(&mut problem, "calm", 4, &[4000]);
+    problem.nodes[0].price = Some(Money::from_dollars(0.21));
+    assert_eq!(gone(&decide(&problem)), [("crowd", Underutilized)]);
+    problem.pools[0].disruption.policy = ConsolidationPolicy::Balanced;
+    assert!(decide(&problem).removals.is_empty());
+}
+
+#[test]
+fn pods_of_one_spec_share_it_after_a_move() {
+    let mut problem = problem();
+    node(&mut problem, "half", 4, &[1000]);
+    let spec = Arc::clone(&problem.nodes[0].pods[0].spec);
+    let after = apply(&problem, &decide(&problem), "new-");
+    assert!(Arc::ptr_eq(&after.nodes[0].pods[0].spec, &spec));
+}

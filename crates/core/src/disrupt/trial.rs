@@ -1,0 +1,134 @@
+//! "And if these were not there?"
+
+use std::collections::BTreeSet;
+
+use super::candidate::quiet_until;
+use crate::money::Money;
+use crate::pack::{Compiled, Options, Scenario};
+use crate::plan::{Home, Plan};
+use crate::problem::{NodePhase, Problem};
+
+/// What happens when some nodes go.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Trial {
+    pub(super) removed: BTreeSet<u32>,
+    pub(super) plan: Plan,
+    /// What the cluster costs then, surcharges included.
+    pub(super) total: Money,
+    /// How many pods move.
+    pub(super) moved: usize,
+}
+
+impl Trial {
+    /// Nodes some of whose pods find no place.
+    pub(super) fn stranded(&self) -> BTreeSet<u32> {
+        let pods = self.plan.unplaced.iter().flat_map(|one| &one.pods);
+        pods.filter_map(|pod| match pod.home {
+            Home::Node(node) => Some(node),
+            Home::Pending => None,
+        })
+        .collect()
+    }
+}
+
+/// Whether machines may be bought for pods that move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Buying {
+    Allowed,
+    Forbidden,
+}
+
+/// How carefully a trial is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Care {
+    /// Good enough to compare.
+    Rough,
+    /// As good as the caller's options ask for.
+    Fine,
+}
+
+/// With fewer nodes to take away every trial is made carefully: it costs little, and little decides.
+const ROUGH_FROM: usize = 40;
+
+/// Makes trials on one compiled problem.
+pub(super) struct Trials<'c, 'p> {
+    pub(super) problem: &'p Problem,
+    compiled: &'c Compiled<'p>,
+    options: Options,
+    base: Scenario,
+    /// What all nodes that are not on their way out cost.
+    present: Money,
+}
+
+impl<'c, 'p> Trials<'c, 'p> {
+    pub(super) fn new(problem: &'p Problem, compiled: &'c Compiled<'p>, options: &Options) -> Self {
+        let mut base = Scenario::of(compiled).leaving_pending_out();
+        for (index, node) in problem.nodes.iter().enumerate() {
+            let pool = node
+                .pool
+                .as_ref()
+                .and_then(|name| problem.pools.iter().find(|pool| pool.name == *name));
+            let quiet = pool
+                .and_then(|pool| quiet_until(problem, pool, node))
+                .is_some();
+            if quiet || node.phase != NodePhase::Ready || node.unready {
+                base = base.sparing(u32::try_from(index).unwrap_or(u32::MAX));
+            }
+        }
+        let staying = problem.nodes.iter().filter(|node| !node.deleting);
+        let surcharge = problem.settings.node_surcharge;
+        let present = staying
+            .map(|node| node.price.unwrap_or_default() + surcharge)
+            .sum();
+        Trials {
+            problem,
+            compiled,
+            options: options.clone(),
+            base,
+            present,
+        }
+    }
+
+    pub(super) fn run(&self, removed: &BTreeSet<u32>, buying: Buying, care: Care) -> Trial {
+        let mut scenario = self.base.clone();
+        for node in removed {
+            scenario = scenario.without(*node);
+        }
+        if buying == Buying::Forbidden {
+            scenario = scenario.buying_nothing();
+        }
+        let mut options = self.options.clone();
+        if care == Care::Rough && removed.len() > ROUGH_FROM {
+            options.steps = 0;
+        }
+        let plan = if removed.is_empty() {
+            Plan::default()
+        } else {
+            self.compiled.solve(&scenario, &options)
+        };
+        let surcharge = self.problem.settings.node_surcharge;
+        let gone: Money = removed
+            .iter()
+            .map(|node| {
+                let node = &self.problem.nodes[*node as usize];
+                node.price.unwrap_or_default() + surcharge
+            })
+            .sum();
+        let moved = plan
+            .launches
+            .iter()
+            .map(|launch| launch.pods.len())
+            .sum::<usize>()
+            + plan
+                .placements
+                .iter()
+                .map(|one| one.pods.len())
+                .sum::<usize>();
+        Trial {
+            removed: removed.clone(),
+            total: self.present - gone + plan.cost,
+            moved,
+            plan,
+        }
+    }
+}

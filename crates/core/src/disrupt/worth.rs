@@ -1,0 +1,56 @@
+//! What pods cost where they are put: a launch's price, divided among its pods by what they take of it.
+
+use std::collections::BTreeMap;
+
+use crate::money::Money;
+use crate::plan::{Home, Launch, Plan, PodRef};
+use crate::problem::Problem;
+use crate::resources::PODS;
+
+/// What the pods of each node cost after the plan, by node. Room on nodes that stay costs nothing.
+pub(super) fn shares(problem: &Problem, plan: &Plan) -> BTreeMap<u32, Money> {
+    let mut all: BTreeMap<u32, Money> = BTreeMap::new();
+    for launch in &plan.launches {
+        let weights: Vec<(PodRef, f64)> = launch
+            .pods
+            .iter()
+            .map(|pod| (*pod, weight(problem, launch, *pod)))
+            .collect();
+        let sum: f64 = weights.iter().map(|(_, weight)| weight).sum();
+        for (pod, weight) in weights {
+            if let Home::Node(node) = pod.home
+                && sum > 0.0
+            {
+                let share = launch.purchase.price.dollars() * weight / sum;
+                *all.entry(node).or_default() += Money::from_dollars(share);
+            }
+        }
+    }
+    for placement in &plan.placements {
+        for pod in &placement.pods {
+            if let Home::Node(node) = pod.home {
+                all.entry(node).or_default();
+            }
+        }
+    }
+    all
+}
+
+/// How much of a machine a pod takes: the mean over the resources that it asks for and the machine is short of.
+#[expect(clippy::cast_precision_loss, reason = "shares, not amounts")]
+fn weight(problem: &Problem, launch: &Launch, pod: PodRef) -> f64 {
+    let Some(group) = problem.pod(pod) else {
+        return 0.0;
+    };
+    let mut sum = 0.0;
+    for (name, amount) in group.spec.requests.iter() {
+        let used = launch.requests.get(name);
+        let capacity = launch.capacity.get(name);
+        if used > 0 && capacity > 0 && &**name != PODS {
+            // What the machine has plenty of is not what it is paid for.
+            let scarcity = used as f64 / capacity as f64;
+            sum += amount as f64 / used as f64 * scarcity * scarcity;
+        }
+    }
+    sum.max(1e-9)
+}

@@ -1,0 +1,153 @@
+//! Machines that grow: each pod goes where it adds least to the bill, be it into room that is there, a larger machine
+//! for one that is open, or a new one. Strong where pods keep apart and every host carries few of them.
+
+use super::bins::{Context, Packing};
+use super::caps;
+use super::profile::NO_CAP;
+
+/// How many open machines are looked at for one pod. More do not pay for their time: the best of this many is near the
+/// best of all.
+const LOOKED_AT: usize = 320;
+
+/// What it costs to put a pod somewhere; the derived order is the policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Bid {
+    /// Billionths of a dollar added to the bill.
+    added: i64,
+    /// Room that stays unused, in thousandths of the machine.
+    slack: i64,
+    bin: usize,
+    column: u32,
+}
+
+/// Packs what has no machine yet; returns how many bids were asked for.
+pub(crate) fn pack(context: &mut Context<'_, '_>, packing: &mut Packing) -> u64 {
+    let mut bids = 0;
+    let mut cursor = 0;
+    for lot in order(context, packing) {
+        if context.is_near(lot) {
+            continue;
+        }
+        while packing.left[lot as usize] > 0 {
+            let open = best_open(context, packing, lot, &mut cursor, &mut bids);
+            let set = context.lots[lot as usize].set;
+            let requests = context.requests(lot);
+            let alone = context
+                .sets
+                .cheapest(context.compiled, &packing.ledger, set, requests);
+            let alone_costs = alone.map(|column| context.compiled.columns[column as usize].cost);
+            match (open, alone) {
+                (Some(bid), _) if alone_costs.is_none_or(|cost| bid.added < cost) => {
+                    if bid.column != packing.bins[bid.bin].column {
+                        context.swap(packing, bid.bin, bid.column);
+                    }
+                    context.put(packing, bid.bin, lot, 1);
+                }
+                (_, Some(column)) => {
+                    let Some(bin) = context.open(packing, column, set) else {
+                        break;
+                    };
+                    context.put(packing, bin, lot, 1);
+                }
+                (_, None) => break,
+            }
+        }
+    }
+    context.downsize(packing);
+    bids
+}
+
+/// Pods that keep apart from many others come first, since they need the hosts; then the largest.
+fn order(context: &Context<'_, '_>, packing: &Packing) -> Vec<u32> {
+    let mut crowds: super::intern::FixedMap<u32, u64> = super::intern::FixedMap::default();
+    for (lot, left) in packing.left.iter().enumerate() {
+        for cap in &context.level(lot as u32).caps {
+            if cap.matched && cap.most != NO_CAP && cap.most > 0 {
+                *crowds.entry(cap.group).or_insert(0) += u64::from(*left) / u64::from(cap.most);
+            }
+        }
+    }
+    let most = crowds.values().copied().max().unwrap_or(0);
+    let crowded = |lot: u32| {
+        let caps = context.level(lot).caps.iter();
+        let own = caps.filter(|cap| cap.matched && cap.most != NO_CAP);
+        own.filter_map(|cap| crowds.get(&cap.group))
+            .any(|crowd| crowd * 2 >= most && most > 1)
+    };
+    let mut order = context.by_size();
+    order.sort_by_key(|lot| (-i64::from(context.priority(*lot)), !crowded(*lot)));
+    order
+}
+
+fn best_open(
+    context: &mut Context<'_, '_>,
+    packing: &Packing,
+    lot: u32,
+    cursor: &mut usize,
+    bids: &mut u64,
+) -> Option<Bid> {
+    let count = packing.bins.len();
+    let looked_at = count.min(LOOKED_AT);
+    let mut best: Option<Bid> = None;
+    for step in 0..looked_at {
+        let index = if count > LOOKED_AT {
+            (*cursor + step) % count
+        } else {
+            step
+        };
+        if let Some(bid) = bid(context, packing, lot, index)
+            && best.is_none_or(|best| bid < best)
+        {
+            best = Some(bid);
+        }
+    }
+    *bids += looked_at as u64;
+    if count > LOOKED_AT {
+        *cursor = (*cursor + looked_at / 2) % count;
+    }
+    best
+}
+
+fn bid(context: &mut Context<'_, '_>, packing: &Packing, lot: u32, index: usize) -> Option<Bid> {
+    let compiled = context.compiled;
+    let bin = &packing.bins[index];
+    let set = context
+        .sets
+        .meet(compiled, bin.set, context.lots[lot as usize].set);
+    if set == super::sets::NOTHING {
+        return None;
+    }
+    let wanted = &context.level(lot).caps;
+    if !wanted.is_empty() && caps::room(&bin.caps, wanted) == 0 {
+        return None;
+    }
+    let load = bin.load.plus(context.requests(lot));
+    let present = &compiled.columns[bin.column as usize];
+    let column = if load.fits(&present.room) && context.sets.contains(set, bin.column) {
+        bin.column
+    } else {
+        // The cheapest machine for less was the present one: none before it can do.
+        let list = context.sets.list(set);
+        let start = list.partition_point(|other| *other < bin.column);
+        list[start..].iter().copied().find(|index| {
+            let column = &compiled.columns[*index as usize];
+            load.fits(&column.room) && packing.ledger.can_swap(&present.uses, &column.uses)
+        })?
+    };
+    if !context.sets.diverse(compiled, set, column, &load) {
+        return None;
+    }
+    let chosen = &compiled.columns[column as usize];
+    let mut slack = 0;
+    for (room, load) in chosen.room.0.iter().zip(&load.0).take(2) {
+        if *room > 0 {
+            slack += (room - load) * 1000 / room;
+        }
+    }
+    Some(Bid {
+        added: chosen.cost - present.cost,
+        slack,
+        bin: index,
+        column,
+    })
+}

@@ -1,0 +1,167 @@
+//! What every plan for the same pods costs at least.
+
+use crate::money::Money;
+
+use super::appraisal::{Appraisal, SCARCE_COPIES};
+use super::assign::{Assignment, Lot};
+use super::bins::{Context, Packing};
+use super::compile::Compiled;
+use super::generate;
+use super::scenario::Scenario;
+use super::sets::{NOTHING, Sets};
+
+/// How much work a bound is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effort {
+    /// From resources alone.
+    Quick,
+    /// And, where there are few kinds of pods, from fillings of whole machines.
+    Thorough,
+}
+
+/// The largest of three bounds: what all pods are worth at values that no machine's room exceeds, less what room on
+/// nodes may be worth; the same at values that no filling of a machine exceeds; and the cheapest machine for the most
+/// demanding single pod.
+pub(crate) fn lower_bound(
+    compiled: &Compiled<'_>,
+    scenario: &Scenario,
+    assignment: &Assignment,
+    packing: &Packing,
+    effort: Effort,
+) -> Money {
+    let mut sets = Sets::new(compiled);
+    let lots = placed(compiled, &mut sets, assignment, packing);
+    if lots.is_empty() || !scenario.buys {
+        return Money::ZERO;
+    }
+    let ledger = compiled.supply.ledger();
+    let counts: Vec<u32> = lots.iter().map(|lot| lot.count).collect();
+    let context = Context {
+        compiled,
+        sets: &mut sets,
+        lots: &lots,
+        ledger: &ledger,
+    };
+    let hosts: Vec<usize> = (0..compiled.hosts.len())
+        .filter(|host| !scenario.removed.contains(*host) && !compiled.problem.nodes[*host].deleting)
+        .collect();
+    // A node that is there can take some of every group that keeps apart: with nodes, groups are left out.
+    let appraisal = if hosts.is_empty() {
+        Appraisal::new(&context, &counts)
+    } else {
+        Appraisal::plain(&context, &counts)
+    };
+    let mut total = 0.0;
+    for (worth, count) in appraisal.worth.iter().zip(&counts) {
+        total += worth * f64::from(*count);
+    }
+    for host in &hosts {
+        total -= appraisal.most(&compiled.hosts[*host].room);
+    }
+    total -= scarce_bargains(&context, &appraisal);
+    let whole = effort == Effort::Thorough && !compiled.supply.limited() && hosts.is_empty();
+    if whole {
+        let fillings = generate::bound(&context);
+        if fillings > total {
+            total = fillings;
+        }
+    }
+    // Sums of a hundred thousand terms may be off in the last digits.
+    total *= 1.0 - 1e-9;
+    let mut nanos = if total > 0.0 { total as i64 } else { 0 };
+    if hosts.is_empty() {
+        nanos = nanos.max(most_demanding(&context));
+    }
+    Money::from_nanos(nanos.min(packing.cost.max(0)))
+}
+
+/// Pods that the plan places, by class, free to use every column that they would ever accept.
+fn placed(
+    compiled: &Compiled<'_>,
+    sets: &mut Sets,
+    assignment: &Assignment,
+    packing: &Packing,
+) -> Vec<Lot> {
+    let mut missing: super::intern::FixedMap<u32, u32> = super::intern::FixedMap::default();
+    for (class, count) in &assignment.failed {
+        *missing.entry(*class).or_insert(0) += count;
+    }
+    for (lot, left) in assignment.lots.iter().zip(&packing.left) {
+        *missing.entry(lot.class).or_insert(0) += left;
+    }
+    let mut lots = Vec::new();
+    for queue in &assignment.queues {
+        let missing = missing.get_mut(&queue.class);
+        let gone = missing.map_or(0, |left| {
+            let gone = (*left).min(queue.count);
+            *left -= gone;
+            gone
+        });
+        let profile = compiled.profile(queue.class);
+        if gone == queue.count || profile.levels.is_empty() {
+            continue;
+        }
+        let level = profile.levels.len() - 1;
+        let set = sets.demanded(compiled, profile.levels[level].demand);
+        if set != NOTHING {
+            lots.push(Lot {
+                class: queue.class,
+                level: level as u32,
+                set,
+                cell: super::assign::ANYWHERE,
+                count: queue.count - gone,
+            });
+        }
+    }
+    lots
+}
+
+/// What the few machines that were left out when values were set may carry beyond their price.
+fn scarce_bargains(context: &Context<'_, '_>, appraisal: &Appraisal) -> f64 {
+    let mut by_counter: std::collections::BTreeMap<u32, f64> = std::collections::BTreeMap::new();
+    for (potential, index) in &appraisal.bargains {
+        let column = &context.compiled.columns[*index as usize];
+        let copies = context.ledger.copies(&column.uses);
+        if copies >= SCARCE_COPIES || *potential <= 1.0 {
+            continue;
+        }
+        let worth = if column.cost > 0 {
+            column.cost as f64 * (potential - 1.0)
+        } else {
+            appraisal.most(&column.room)
+        };
+        // The counter that runs out first answers for all columns that draw on it.
+        let scarcest = column
+            .uses
+            .iter()
+            .filter(|(_, amount)| *amount > 0)
+            .min_by_key(|(counter, amount)| {
+                let one = super::ledger::Uses::from_slice(&[(*counter, *amount)]);
+                context.ledger.copies(&one)
+            });
+        if let Some((counter, _)) = scarcest {
+            let most = by_counter.entry(*counter).or_insert(0.0);
+            let all = worth * copies as f64;
+            if all > *most {
+                *most = all;
+            }
+        }
+    }
+    by_counter.values().sum()
+}
+
+fn most_demanding(context: &Context<'_, '_>) -> i64 {
+    let alone = |lot: u32| {
+        let set = context.lots[lot as usize].set;
+        let requests = context.requests(lot);
+        let columns = context.sets.list(set).iter();
+        columns
+            .map(|index| &context.compiled.columns[*index as usize])
+            .find(|column| requests.fits(&column.room))
+            .map(|column| column.cost)
+    };
+    (0..context.lots.len() as u32)
+        .filter_map(alone)
+        .max()
+        .unwrap_or(0)
+}

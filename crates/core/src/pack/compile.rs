@@ -1,0 +1,313 @@
+//! A problem in dense form: numbers instead of names, sets of bits instead of comparisons, made once and solved often.
+
+use crate::labels;
+use crate::name::Name;
+use crate::plan::{Home, PodRef};
+use crate::problem::{Pod, PodSpec, Problem};
+use crate::taints::Effect;
+
+use super::bits::Bits;
+use super::columns::{self, Column};
+use super::demand::Demand;
+use super::groups::{Groups, Kind};
+use super::intern::{FixedMap, Interner};
+use super::labels::Keys;
+use super::ledger::Supply;
+use super::nodes::{self, Host};
+use super::offers::{Market, Offer, PoolTerms};
+use super::profile::{Profile, Profiler, Shape};
+use super::vector::{Table, Vector};
+
+/// Pods that are alike, size included.
+#[derive(Clone, Debug)]
+pub(crate) struct Class {
+    pub(crate) profile: u32,
+    pub(crate) requests: Vector,
+    /// A resource that is requested and cannot be counted.
+    pub(crate) uncounted: Option<Name>,
+}
+
+/// Consecutive pods of one group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Run {
+    pub(crate) home: Home,
+    pub(crate) group: u32,
+    pub(crate) first: u32,
+    pub(crate) count: u32,
+}
+
+impl Run {
+    pub(crate) fn pods(self) -> impl Iterator<Item = PodRef> {
+        (self.first..self.first + self.count).map(move |position| PodRef {
+            home: self.home,
+            group: self.group,
+            position,
+        })
+    }
+}
+
+/// A problem, ready to be solved any number of times: as it stands, or with nodes taken away.
+#[derive(Clone, Debug)]
+pub struct Compiled<'p> {
+    pub(crate) problem: &'p Problem,
+    pub(crate) table: Table,
+    pub(crate) keys: Keys,
+    pub(crate) demands: Interner<Demand>,
+    pub(crate) groups: Groups,
+    pub(crate) profiles: Vec<Profile<'p>>,
+    pub(crate) classes: Vec<Class>,
+    /// Class of each group of pending pods.
+    pub(crate) pending: Vec<u32>,
+    /// Class of each group of pods on each node; daemons have one too.
+    pub(crate) bound: Vec<Vec<u32>>,
+    pub(crate) offers: Vec<Offer>,
+    pub(crate) pools: Vec<PoolTerms>,
+    pub(crate) supply: Supply,
+    /// Offers worth looking at, cheapest first.
+    pub(crate) columns: Vec<Column>,
+    /// Columns that meet a demand.
+    pub(crate) demand_columns: Vec<Bits>,
+    /// Offers that meet a demand.
+    pub(crate) demand_offers: Vec<Bits>,
+    /// Nodes that meet a demand.
+    pub(crate) demand_nodes: Vec<Bits>,
+    /// Tracked keys that some rule spreads or gathers over, hosts aside.
+    pub(crate) topology_keys: Vec<u32>,
+    /// Distinct values of those keys.
+    pub(crate) cells: Interner<Box<[u32]>>,
+    pub(crate) cell_columns: Vec<Bits>,
+    /// Columns by weight of their pool, heaviest first.
+    pub(crate) tiers: Vec<Bits>,
+    pub(crate) hosts: Vec<Host>,
+}
+
+impl<'p> Compiled<'p> {
+    /// Reads a problem.
+    pub fn new(problem: &'p Problem) -> Self {
+        Self::hearing(problem, i32::MIN)
+    }
+
+    /// Reads a problem; wishes that weigh less than `least_weight` are not heard.
+    pub(crate) fn hearing(problem: &'p Problem, least_weight: i32) -> Self {
+        let mut table = Table::new();
+        let specs = || {
+            let bound = problem.nodes.iter().flat_map(|node| &node.pods);
+            problem.pods.iter().chain(bound).map(|pod| &*pod.spec)
+        };
+        let daemons = || problem.daemon_sets.iter().map(|one| &*one.spec);
+        let mut shapes: Interner<Shape<'p>> = Interner::default();
+        for spec in specs() {
+            table.cover(&spec.requests);
+            shapes.id(Shape(spec));
+        }
+        for spec in daemons() {
+            table.cover(&spec.requests);
+        }
+        let mut keys = Keys::collect(shapes.iter().map(|shape| shape.0).chain(daemons()));
+        let mut groups = Groups::default();
+        groups.learn_ports(shapes.iter().map(|shape| shape.0).chain(daemons()));
+        let mut demands = Interner::default();
+        let profiles = profile_all(problem, &shapes, &mut demands, &mut groups, least_weight);
+
+        let mut market = Market::new(problem, &mut keys, &table);
+        market.open();
+        let (mut offers, pools, supply) = (market.offers, market.pools, market.supply);
+        let mut classes = Classes::new(&shapes, &table);
+        let pending = problem.pods.iter().map(|pod| classes.of(pod)).collect();
+        let bound: Vec<Vec<u32>> = problem
+            .nodes
+            .iter()
+            .map(|node| node.pods.iter().map(|pod| classes.of(pod)).collect())
+            .collect();
+        let classes = classes.list;
+
+        let topology_keys = topology_keys(&keys, &groups);
+        let mut cells = Interner::default();
+        let mut hosts = nodes::compile(
+            problem, &mut keys, &table, &groups, &profiles, &classes, &bound,
+        );
+        let demand_offers = columns::admit_offers(problem, &keys, &demands, &offers);
+        let demand_nodes: Vec<Bits> = demands
+            .iter()
+            .map(|demand| nodes::admit(demand, &keys, &hosts))
+            .collect();
+        let ports = columns::take_daemons(problem, &keys, &table, &mut groups, &mut offers);
+        nodes::withhold_daemons(problem, &keys, &table, &mut hosts);
+        for host in &mut hosts {
+            host.cell = cells.id(pick(&topology_keys, &host.values));
+        }
+        let mut cell_of = |offer: &Offer| cells.id(pick(&topology_keys, &offer.values));
+        let columns = columns::choose(problem, &offers, &demand_offers, &ports, &mut cell_of);
+        let over_columns = |test: &dyn Fn(&Column) -> bool| {
+            let mut bits = Bits::empty(columns.len());
+            for (index, column) in columns.iter().enumerate() {
+                if test(column) {
+                    bits.insert(index);
+                }
+            }
+            bits
+        };
+        let demand_columns = demand_offers
+            .iter()
+            .map(|offers| over_columns(&|column| offers.contains(column.offer as usize)))
+            .collect();
+        let cell_columns = (0..cells.len())
+            .map(|cell| over_columns(&|column| column.cell == cell as u32))
+            .collect();
+        let mut weights: Vec<i32> = pools
+            .iter()
+            .map(|pool| problem.pools[pool.index as usize].weight)
+            .collect();
+        weights.sort_unstable_by(|a, b| b.cmp(a));
+        weights.dedup();
+        let weight = |column: &Column| problem.pools[column.pool as usize].weight;
+        let tiers = weights
+            .iter()
+            .map(|tier| over_columns(&|column| weight(column) == *tier))
+            .collect();
+        Compiled {
+            problem,
+            table,
+            keys,
+            demands,
+            groups,
+            profiles,
+            classes,
+            pending,
+            bound,
+            offers,
+            pools,
+            supply,
+            columns,
+            demand_columns,
+            demand_offers,
+            demand_nodes,
+            topology_keys,
+            cells,
+            cell_columns,
+            tiers,
+            hosts,
+        }
+    }
+
+    pub(crate) fn profile(&self, class: u32) -> &Profile<'p> {
+        &self.profiles[self.classes[class as usize].profile as usize]
+    }
+
+    /// A pod of the problem.
+    pub(crate) fn pod(&self, home: Home, group: u32) -> &'p Pod {
+        match home {
+            Home::Pending => &self.problem.pods[group as usize],
+            Home::Node(node) => &self.problem.nodes[node as usize].pods[group as usize],
+        }
+    }
+}
+
+fn profile_all<'p>(
+    problem: &'p Problem,
+    shapes: &Interner<Shape<'p>>,
+    demands: &mut Interner<Demand>,
+    groups: &mut Groups,
+    least_weight: i32,
+) -> Vec<Profile<'p>> {
+    let pools = problem.pools.iter().flat_map(|pool| &pool.taints);
+    let nodes = problem.nodes.iter().flat_map(|node| &node.taints);
+    let prefer_taints = pools
+        .chain(nodes)
+        .any(|taint| taint.effect == Effect::PreferNoSchedule);
+    let mut profiler = Profiler {
+        problem,
+        demands,
+        groups,
+        prefer_taints,
+        least_weight,
+    };
+    let mut profiles: Vec<Profile<'p>> = shapes
+        .iter()
+        .map(|shape| profiler.profile(shape.0))
+        .collect();
+    // A selector that cannot be read selects nothing: its owner was marked when its levels were made.
+    let readable = groups.index().is_ok();
+    let tangled: Vec<u32> = profiles
+        .iter()
+        .flat_map(|profile| &profile.levels)
+        .filter(|level| !level.rules.is_empty())
+        .flat_map(|level| level.near.iter().map(|rule| rule.group))
+        .collect();
+    for profile in &mut profiles {
+        if readable {
+            profile.complete(groups, &tangled);
+        } else if profile.invalid.is_none() && selectors_fail(profile.spec) {
+            profile.invalid =
+                Some("a label selector compares with something else than one integer".into());
+        }
+    }
+    profiles
+}
+
+fn selectors_fail(spec: &PodSpec) -> bool {
+    let spreads = spec.spread.iter().filter_map(|one| one.selector.as_ref());
+    let terms = spec.affinity.iter().chain(&spec.anti_affinity);
+    spreads
+        .chain(terms.filter_map(|one| one.selector.as_ref()))
+        .any(|selector| selector.requirements().is_err())
+}
+
+/// Numbers classes.
+struct Classes<'a, 'p> {
+    shapes: &'a Interner<Shape<'p>>,
+    table: &'a Table,
+    ids: FixedMap<(u32, Vector), u32>,
+    list: Vec<Class>,
+}
+
+impl<'a, 'p> Classes<'a, 'p> {
+    fn new(shapes: &'a Interner<Shape<'p>>, table: &'a Table) -> Self {
+        Classes {
+            shapes,
+            table,
+            ids: FixedMap::default(),
+            list: Vec::new(),
+        }
+    }
+
+    fn of(&mut self, pod: &'p Pod) -> u32 {
+        let profile = self.shapes.find(&Shape(&pod.spec)).unwrap_or(0);
+        let requests = self.table.vector(&pod.spec.requests);
+        let next = self.list.len() as u32;
+        let id = *self.ids.entry((profile, requests)).or_insert(next);
+        if id == next {
+            let uncounted = self.table.uncovered(&pod.spec.requests).map(Name::from);
+            self.list.push(Class {
+                profile,
+                requests,
+                uncounted,
+            });
+        }
+        id
+    }
+}
+
+/// Keys over which some pod's rule spreads, gathers or separates, hosts aside.
+fn topology_keys(keys: &Keys, groups: &Groups) -> Vec<u32> {
+    let mut found: Vec<u32> = groups
+        .all
+        .iter()
+        .filter(|group| !group.is_host() && group.kind != Kind::Port)
+        .filter_map(|group| keys.find(&group.key))
+        .collect();
+    found.sort_unstable();
+    found.dedup();
+    debug_assert!(
+        keys.find(labels::HOSTNAME)
+            .is_none_or(|id| !found.contains(&id))
+    );
+    found
+}
+
+fn pick(topology_keys: &[u32], values: &[u32]) -> Box<[u32]> {
+    topology_keys
+        .iter()
+        .map(|key| values[*key as usize])
+        .collect()
+}

@@ -1,0 +1,163 @@
+//! Largest pods first, each into the first machine with room, else into a new one that suits it best. Quick, and the
+//! measure that every other plan must beat.
+
+use super::assign::share_of;
+use super::bins::{Context, Packing};
+use super::vector::Vector;
+
+/// Which machine is opened for a pod that fits no open one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Opening {
+    /// The one in which the pod costs least by the resource it takes most of.
+    BestShare,
+    /// The cheapest that holds everything that is left, or else as `BestShare`.
+    OneForAll,
+    /// The one that holds most pods of the kind: few nodes, where nodes are what is scarce.
+    Largest,
+}
+
+/// Packs what has no machine yet.
+pub(crate) fn pack(context: &mut Context<'_, '_>, packing: &mut Packing, opening: Opening) {
+    let order = context.by_size();
+    let floors = floors(context, &order);
+    let mut open: Vec<u32> = (0..packing.bins.len() as u32).collect();
+    for (position, lot) in order.iter().copied().enumerate() {
+        if context.is_near(lot) {
+            continue;
+        }
+        if packing.left[lot as usize] > 0 {
+            into_open(context, packing, &mut open, lot, &floors[position]);
+        }
+        while packing.left[lot as usize] > 0 {
+            let rest = &order[position..];
+            let Some(bin) = open_for(context, packing, lot, rest, opening) else {
+                break;
+            };
+            let room = context.room(&packing.bins[bin], lot);
+            let take = room.min(packing.left[lot as usize]);
+            if take == 0 {
+                context.close(packing, bin);
+                break;
+            }
+            context.put(packing, bin, lot, take);
+            open.push(bin as u32);
+        }
+    }
+    context.downsize(packing);
+}
+
+/// The least that any lot from a position on requests: a machine with less room than that is full.
+fn floors(context: &Context<'_, '_>, order: &[u32]) -> Vec<Vector> {
+    let mut floors = vec![Vector::ZERO; order.len()];
+    let mut least: Option<Vector> = None;
+    for (floor, lot) in floors.iter_mut().zip(order).rev() {
+        let requests = context.requests(*lot);
+        let lower = least.map_or(*requests, |mut lower| {
+            for (a, b) in lower.0.iter_mut().zip(&requests.0) {
+                *a = (*a).min(*b);
+            }
+            lower
+        });
+        least = Some(lower);
+        *floor = lower;
+    }
+    floors
+}
+
+fn into_open(
+    context: &mut Context<'_, '_>,
+    packing: &mut Packing,
+    open: &mut Vec<u32>,
+    lot: u32,
+    floor: &Vector,
+) {
+    let mut full = false;
+    for entry in open.iter_mut() {
+        let index = *entry as usize;
+        let bin = &packing.bins[index];
+        let room = &context.compiled.columns[bin.column as usize].room;
+        if !floor.fits_beside(&bin.load, room) {
+            *entry = u32::MAX;
+            full = true;
+            continue;
+        }
+        if !context.may_use(lot, bin.column) {
+            continue;
+        }
+        let take = context.room(bin, lot).min(packing.left[lot as usize]);
+        if take > 0 {
+            context.put(packing, index, lot, take);
+            if packing.left[lot as usize] == 0 {
+                break;
+            }
+        }
+    }
+    if full {
+        open.retain(|entry| *entry != u32::MAX);
+    }
+}
+
+fn open_for(
+    context: &mut Context<'_, '_>,
+    packing: &mut Packing,
+    lot: u32,
+    rest: &[u32],
+    opening: Opening,
+) -> Option<usize> {
+    let set = context.lots[lot as usize].set;
+    if opening == Opening::OneForAll {
+        let mut total = Vector::ZERO;
+        for other in rest {
+            let count = i64::from(packing.left[*other as usize]);
+            total.add(&context.requests(*other).times(count));
+        }
+        let all = context
+            .sets
+            .cheapest(context.compiled, &packing.ledger, set, &total);
+        if let Some(column) = all {
+            return context.open(packing, column, set);
+        }
+    }
+    let column = if opening == Opening::Largest {
+        largest(context, packing, lot)?
+    } else {
+        best_share(context, packing, lot)?
+    };
+    context.open(packing, column, set)
+}
+
+/// The column that holds most pods of a lot, the cheapest of several.
+fn largest(context: &Context<'_, '_>, packing: &Packing, lot: u32) -> Option<u32> {
+    let requests = context.requests(lot);
+    let columns = context.sets.list(context.lots[lot as usize].set).iter();
+    columns
+        .copied()
+        .filter(|index| {
+            let column = &context.compiled.columns[*index as usize];
+            requests.fits(&column.room) && packing.ledger.can(&column.uses)
+        })
+        .max_by_key(|index| {
+            let column = &context.compiled.columns[*index as usize];
+            (
+                requests.copies_in(&column.room),
+                std::cmp::Reverse((column.cost, *index)),
+            )
+        })
+}
+
+/// The column in which a pod of a lot costs least.
+pub(crate) fn best_share(context: &Context<'_, '_>, packing: &Packing, lot: u32) -> Option<u32> {
+    let set = context.lots[lot as usize].set;
+    let requests = context.requests(lot);
+    let columns = context.sets.list(set).iter().copied();
+    columns
+        .filter_map(|index| {
+            let column = &context.compiled.columns[index as usize];
+            (requests.fits(&column.room)
+                && packing.ledger.can(&column.uses)
+                && context.sets.diverse(context.compiled, set, index, requests))
+            .then(|| (share_of(column.cost, requests, &column.room), index))
+        })
+        .min()
+        .map(|(_, index)| index)
+}

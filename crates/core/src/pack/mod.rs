@@ -1,0 +1,45 @@
+//! The packer: which machines to buy for pods that wait, at the least cost, within every rule.
+//!
+//! ```text
+//! Problem ─► Compiled (numbers, bit sets) ─► Assignment (onto nodes; domains) ─► Packing (machines) ─► Plan
+//!                                                                              ▲        │
+//!                                                             strategies compete└─ improve┘  in counted steps
+//! ```
+
+mod appraisal;
+mod assign;
+mod best_fit;
+mod bins;
+mod bits;
+mod bound;
+mod caps;
+mod columns;
+mod compile;
+mod demand;
+mod first_fit;
+mod generate;
+mod groups;
+mod intern;
+mod labels;
+mod ledger;
+mod measure;
+mod near;
+mod nodes;
+mod offers;
+mod patterns;
+mod profile;
+mod reasons;
+mod render;
+mod scenario;
+mod sets;
+mod settle;
+mod simplex;
+mod solve;
+mod spill;
+mod topology;
+mod vector;
+mod worth;
+
+pub use compile::Compiled;
+pub use scenario::Scenario;
+pub use solve::{Anytime, Options, solve};

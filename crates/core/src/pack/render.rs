@@ -1,0 +1,527 @@
+//! From dense numbers back to a plan that people and controllers read.
+
+use std::collections::VecDeque;
+
+use crate::labels;
+use crate::money::Money;
+use crate::name::{Labels, Name};
+use crate::plan::{Launch, Placement, Plan, PodRef, Purchase, Reason, Unplaced};
+use crate::problem::{CapacityType, Host as RangeHost, Range};
+use crate::resources::Resources;
+
+use super::assign::{Assignment, Place};
+use super::bins::{Bin, Packing};
+use super::bits::Bits;
+use super::compile::Compiled;
+use super::ledger::{Ledger, Uses};
+use super::measure;
+use super::offers::{Item, Offer};
+use super::reasons;
+
+/// How many alternatives a machine carries, unless its pool asks for a choice.
+const ALTERNATIVES: usize = 24;
+/// How many it carries at most.
+///
+/// karpenter: pkg/controllers/provisioning/scheduling/nodeclaimtemplate.go, `MaxInstanceTypes`
+const MAX_ALTERNATIVES: usize = 600;
+
+/// Writes a plan down.
+pub(crate) fn plan(
+    compiled: &Compiled<'_>,
+    assignment: &Assignment,
+    packing: &Packing,
+    lower_bound: Money,
+) -> Plan {
+    let mut refs = References::new(assignment);
+    let mut plan = Plan {
+        lower_bound,
+        ..Plan::default()
+    };
+    refs.anchored(assignment, packing, &mut plan.order);
+    let mut on_hosts: Vec<Vec<PodRef>> = std::mem::take(&mut refs.on_hosts);
+    on_hosts.resize(compiled.hosts.len(), Vec::new());
+    for (host, class, count) in &assignment.on_hosts {
+        if !compiled.profile(*class).anchored {
+            let pods = refs.take(*class, *count);
+            on_hosts[*host as usize].extend(pods);
+        }
+    }
+    refs.fill_lots(compiled, assignment, packing);
+    let mut slack = packing.ledger.clone();
+    for bin in &packing.bins {
+        let launch = launch(compiled, assignment, bin, &mut refs, &mut slack);
+        plan.cost += launch.purchase.price + compiled.problem.settings.node_surcharge;
+        plan.launches.push(launch);
+    }
+    plan.launches.sort_by(|a, b| {
+        let key = |one: &Launch| (one.pods.first().copied(), one.purchase.price);
+        key(a).cmp(&key(b))
+    });
+    let mut hosts: Vec<usize> = (0..on_hosts.len()).collect();
+    hosts.sort_by_key(|host| compiled.hosts[*host].order);
+    for host in hosts {
+        let pods = std::mem::take(&mut on_hosts[host]);
+        if !pods.is_empty() {
+            plan.placements.push(Placement {
+                node: compiled.problem.nodes[host].name.clone(),
+                pods,
+            });
+        }
+    }
+    plan.unplaced = unplaced(compiled, assignment, packing, &mut refs);
+    if has_rules(compiled, assignment) {
+        finish_order(compiled, &mut plan);
+    } else {
+        plan.order.clear();
+    }
+    plan
+}
+
+/// Whether any pod of the plan has rules that depend on the order of binding.
+fn has_rules(compiled: &Compiled<'_>, assignment: &Assignment) -> bool {
+    assignment.queues.iter().any(|queue| {
+        let profile = compiled.profile(queue.class);
+        let ordered = |level: &super::profile::Level| {
+            !level.near.is_empty()
+                || level
+                    .caps
+                    .iter()
+                    .any(|cap| cap.most != super::profile::NO_CAP)
+        };
+        profile.anchored || profile.levels.iter().any(ordered)
+    })
+}
+
+/// Pods whose turn does not matter come after those whose turn does; those that must be near others come last.
+fn finish_order(compiled: &Compiled<'_>, plan: &mut Plan) {
+    let mut seen: Vec<PodRef> = plan.order.clone();
+    seen.sort_unstable();
+    let launched = plan.launches.iter().flat_map(|launch| &launch.pods);
+    let placed = plan.placements.iter().flat_map(|placement| &placement.pods);
+    let mut rest: Vec<PodRef> = placed
+        .chain(launched)
+        .filter(|pod| seen.binary_search(pod).is_err())
+        .copied()
+        .collect();
+    let near = |pod: &PodRef| {
+        let class = match pod.home {
+            crate::plan::Home::Pending => compiled.pending[pod.group as usize],
+            crate::plan::Home::Node(node) => compiled.bound[node as usize][pod.group as usize],
+        };
+        let levels = &compiled.profile(class).levels;
+        levels.last().is_some_and(|level| !level.near.is_empty())
+    };
+    rest.sort_by_key(near);
+    plan.order.extend(rest);
+}
+
+/// Hands out the pods of each class, oldest first.
+struct References {
+    queues: Vec<VecDeque<PodRef>>,
+    index: super::intern::FixedMap<u32, usize>,
+    on_hosts: Vec<Vec<PodRef>>,
+    lots: Vec<VecDeque<PodRef>>,
+}
+
+impl References {
+    fn new(assignment: &Assignment) -> Self {
+        let mut index = super::intern::FixedMap::default();
+        let mut queues: Vec<VecDeque<PodRef>> = Vec::new();
+        for queue in &assignment.queues {
+            let at = *index.entry(queue.class).or_insert_with(|| {
+                queues.push(VecDeque::new());
+                queues.len() - 1
+            });
+            queues[at].extend(queue.runs.iter().flat_map(|run| run.pods()));
+        }
+        References {
+            queues,
+            index,
+            on_hosts: Vec::new(),
+            lots: vec![VecDeque::new(); assignment.lots.len()],
+        }
+    }
+
+    fn take(&mut self, class: u32, count: u32) -> Vec<PodRef> {
+        let Some(at) = self.index.get(&class) else {
+            return Vec::new();
+        };
+        let queue = &mut self.queues[*at];
+        let count = (count as usize).min(queue.len());
+        queue.drain(..count).collect()
+    }
+
+    /// Anchored pods in order of binding.
+    fn anchored(&mut self, assignment: &Assignment, packing: &Packing, order: &mut Vec<PodRef>) {
+        let mut open: Vec<u32> = assignment
+            .lots
+            .iter()
+            .zip(&packing.left)
+            .map(|(lot, left)| lot.count - left)
+            .collect();
+        for event in &assignment.events {
+            if let Place::Lot(lot) = event.place {
+                let open = &mut open[lot as usize];
+                if *open == 0 {
+                    continue;
+                }
+                *open -= 1;
+            }
+            let pods = self.take(event.class, 1);
+            order.extend(&pods);
+            match event.place {
+                Place::Host(host) => {
+                    let host = host as usize;
+                    if self.on_hosts.len() <= host {
+                        self.on_hosts.resize(host + 1, Vec::new());
+                    }
+                    self.on_hosts[host].extend(pods);
+                }
+                Place::Lot(lot) => self.lots[lot as usize].extend(pods),
+            }
+        }
+    }
+
+    fn fill_lots(&mut self, compiled: &Compiled<'_>, assignment: &Assignment, packing: &Packing) {
+        for (index, lot) in assignment.lots.iter().enumerate() {
+            if !compiled.profile(lot.class).anchored {
+                let pods = self.take(lot.class, lot.count - packing.left[index]);
+                self.lots[index].extend(pods);
+            }
+        }
+    }
+}
+
+fn launch(
+    compiled: &Compiled<'_>,
+    assignment: &Assignment,
+    bin: &Bin,
+    refs: &mut References,
+    slack: &mut Ledger,
+) -> Launch {
+    let column = &compiled.columns[bin.column as usize];
+    let offer = &compiled.offers[column.offer as usize];
+    let mut pods = Vec::new();
+    let mut requests = Resources::new();
+    for (lot, count) in &bin.pods {
+        let queue = &mut refs.lots[*lot as usize];
+        let count = (*count as usize).min(queue.len());
+        for pod in queue.drain(..count) {
+            requests.add(&compiled.pod(pod.home, pod.group).spec.requests);
+            pods.push(pod);
+        }
+    }
+    let daemons = daemons(compiled, offer);
+    requests.add(&daemons);
+    let (capacity, price) = size(compiled, offer, &requests);
+    let mut allowed = compiled.demand_offers[demand_of(compiled, assignment, bin, 0)].clone();
+    for position in 1..bin.pods.len() {
+        allowed.intersect(&compiled.demand_offers[demand_of(compiled, assignment, bin, position)]);
+    }
+    let others = others(compiled, bin, offer, &allowed, slack);
+    let runner_up = others.iter().find_map(|other| {
+        let other = purchase(compiled, other, other.price);
+        let differs = other.instance_type != purchase(compiled, offer, price).instance_type;
+        differs.then_some((other.instance_type, other.price))
+    });
+    let considered = types_among(&others, offer);
+    Launch {
+        pool: compiled.problem.pools[offer.pool as usize].name.clone(),
+        purchase: purchase(compiled, offer, price),
+        alternatives: others
+            .iter()
+            .map(|other| purchase(compiled, other, other.price))
+            .collect(),
+        labels: node_labels(compiled, offer, &capacity),
+        capacity,
+        requests,
+        pods,
+        reason: Reason::Cheapest {
+            considered,
+            runner_up,
+        },
+    }
+}
+
+fn demand_of(
+    compiled: &Compiled<'_>,
+    assignment: &Assignment,
+    bin: &Bin,
+    position: usize,
+) -> usize {
+    let (lot, _) = bin.pods[position];
+    let lot = &assignment.lots[lot as usize];
+    compiled.profile(lot.class).levels[lot.level as usize].demand as usize
+}
+
+fn types_among(others: &[&Offer], own: &Offer) -> u32 {
+    let key = |offer: &Offer| match offer.item {
+        Item::Fixed { instance_type, .. } => (offer.catalog, 0, instance_type),
+        Item::Made { range, .. } => (offer.catalog, 1, range),
+    };
+    let mut keys: Vec<_> = others.iter().map(|offer| key(offer)).collect();
+    keys.push(key(own));
+    keys.sort_unstable();
+    keys.dedup();
+    keys.len() as u32
+}
+
+/// Offers of the same pool and domain that hold the same pods, best first. Together with all other machines of the
+/// plan none of them may exceed what is scarce.
+fn others<'c>(
+    compiled: &'c Compiled<'_>,
+    bin: &Bin,
+    own: &Offer,
+    allowed: &Bits,
+    slack: &mut Ledger,
+) -> Vec<&'c Offer> {
+    let mut found: Vec<(i64, usize)> = allowed
+        .iter()
+        .filter(|index| {
+            let offer = &compiled.offers[*index];
+            offer.pool == own.pool
+                && !std::ptr::eq(offer, own)
+                && bin.load.fits(&offer.room)
+                && same_cell(compiled, offer, own)
+                && matches!(offer.item, Item::Fixed { .. })
+                && slack.can_swap(&own.uses, &offer.uses)
+        })
+        .map(|index| (compiled.offers[index].cost, index))
+        .collect();
+    found.sort_unstable();
+    let picky = compiled
+        .pools
+        .iter()
+        .any(|pool| pool.index == own.pool && !pool.min_values.is_empty());
+    found.truncate(if picky {
+        MAX_ALTERNATIVES
+    } else {
+        ALTERNATIVES
+    });
+    let chosen: Vec<&Offer> = found
+        .into_iter()
+        .map(|(_, index)| &compiled.offers[index])
+        .collect();
+    reserve(own, &chosen, slack);
+    chosen
+}
+
+/// Sets aside what the greediest alternative takes beyond the first choice.
+fn reserve(own: &Offer, chosen: &[&Offer], slack: &mut Ledger) {
+    let mut extra = Uses::new();
+    for offer in chosen {
+        for (counter, amount) in &offer.uses {
+            let had: i64 = own
+                .uses
+                .iter()
+                .filter(|(other, _)| other == counter)
+                .map(|(_, amount)| amount)
+                .sum();
+            let more = (amount - had).max(0);
+            match extra.iter_mut().find(|(other, _)| other == counter) {
+                Some((_, most)) => *most = (*most).max(more),
+                None => extra.push((*counter, more)),
+            }
+        }
+    }
+    slack.take(&extra);
+}
+
+fn same_cell(compiled: &Compiled<'_>, a: &Offer, b: &Offer) -> bool {
+    let mut keys = compiled.topology_keys.iter().map(|key| *key as usize);
+    keys.all(|key| a.values[key] == b.values[key])
+}
+
+fn daemons(compiled: &Compiled<'_>, offer: &Offer) -> Resources {
+    let allocatable = match offer.item {
+        Item::Fixed { instance_type, .. } => {
+            let catalog = &compiled.problem.catalogs[offer.catalog as usize];
+            compiled
+                .table
+                .vector(&catalog.types[instance_type as usize].allocatable())
+        }
+        Item::Made { .. } => return made_daemons(compiled, offer),
+    };
+    let taken = allocatable.minus(&offer.room);
+    (0..compiled.table.width())
+        .filter(|index| taken.0[*index] != 0)
+        .map(|index| (Name::from(compiled.table.name(index)), taken.0[index]))
+        .collect()
+}
+
+fn made_daemons(compiled: &Compiled<'_>, offer: &Offer) -> Resources {
+    let mut all = Resources::new();
+    for daemon in &compiled.problem.daemon_sets {
+        let Ok(demand) = super::demand::Demand::daemon(daemon) else {
+            continue;
+        };
+        let taints = &compiled.problem.pools[offer.pool as usize].taints;
+        let here = [&*offer.values];
+        let runs = !demand
+            .admits(&compiled.keys, &here.iter().copied())
+            .is_empty();
+        if runs && demand.tolerated.refuses(taints).is_none() {
+            all.add(&daemon.spec.requests);
+        }
+    }
+    all
+}
+
+fn range_of<'p>(compiled: &Compiled<'p>, offer: &Offer) -> Option<(&'p Range, &'p RangeHost)> {
+    let Item::Made { range, host } = offer.item else {
+        return None;
+    };
+    let range = &compiled.problem.catalogs[offer.catalog as usize].ranges[range as usize];
+    Some((range, &range.hosts[host as usize]))
+}
+
+/// What the machine has and costs: one made to measure is cut to what its pods and daemons need.
+fn size(compiled: &Compiled<'_>, offer: &Offer, requests: &Resources) -> (Resources, Money) {
+    if let Some((range, host)) = range_of(compiled, offer)
+        && let Some(size) = measure::fit(range, host, requests)
+    {
+        let price = measure::price(range, &size);
+        return (size, price);
+    }
+    let catalog = &compiled.problem.catalogs[offer.catalog as usize];
+    let capacity = match offer.item {
+        Item::Fixed { instance_type, .. } => catalog.types[instance_type as usize].capacity.clone(),
+        Item::Made { range, .. } => catalog.ranges[range as usize].max.clone(),
+    };
+    (capacity, offer.price)
+}
+
+fn purchase(compiled: &Compiled<'_>, offer: &Offer, price: Money) -> Purchase {
+    let catalog = &compiled.problem.catalogs[offer.catalog as usize];
+    match offer.item {
+        Item::Fixed {
+            instance_type,
+            offering,
+        } => {
+            let one = &catalog.types[instance_type as usize];
+            let offering = &one.offerings[offering as usize];
+            Purchase {
+                catalog: catalog.name.clone(),
+                instance_type: one.name.clone(),
+                zone: offering.zone.clone(),
+                capacity_type: offering.capacity_type,
+                reservation: offering.reservation.clone(),
+                host: None,
+                price,
+            }
+        }
+        Item::Made { range, host } => {
+            let range = &catalog.ranges[range as usize];
+            let host = &range.hosts[host as usize];
+            Purchase {
+                catalog: catalog.name.clone(),
+                instance_type: range.name.clone(),
+                zone: host.zone.clone(),
+                capacity_type: range.capacity_type,
+                reservation: None,
+                host: Some(host.name.clone()),
+                price,
+            }
+        }
+    }
+}
+
+/// The labels that a node of this offer will have.
+fn node_labels(compiled: &Compiled<'_>, offer: &Offer, capacity: &Resources) -> Labels {
+    let problem = compiled.problem;
+    let pool = &problem.pools[offer.pool as usize];
+    let catalog = &problem.catalogs[offer.catalog as usize];
+    let mut all = pool.labels.clone();
+    if let Some(terms) = compiled.pools.iter().find(|one| one.index == offer.pool) {
+        for (key, requirement) in terms.requirements.iter() {
+            let only = requirement.listed().and_then(|values| values.first());
+            if let Some(value) = only {
+                all.entry(key.clone()).or_insert_with(|| value.clone());
+            }
+        }
+    }
+    let (own, zone, region, capacity_type, name): (&Labels, &Name, &Name, CapacityType, Name) =
+        match offer.item {
+            Item::Fixed {
+                instance_type,
+                offering,
+            } => {
+                let one = &catalog.types[instance_type as usize];
+                let place = &one.offerings[offering as usize];
+                if let Some(id) = &place.reservation {
+                    all.insert(labels::RESERVATION_ID.into(), id.clone());
+                }
+                (
+                    &one.labels,
+                    &place.zone,
+                    &place.region,
+                    place.capacity_type,
+                    one.name.clone(),
+                )
+            }
+            Item::Made { range, host } => {
+                let range = &catalog.ranges[range as usize];
+                let zone = &range.hosts[host as usize].zone;
+                (
+                    &range.labels,
+                    zone,
+                    &range.region,
+                    range.capacity_type,
+                    measured_name(&range.name, capacity),
+                )
+            }
+        };
+    all.extend(own.iter().map(|(key, value)| (key.clone(), value.clone())));
+    for (index, key) in compiled.keys.iter().enumerate() {
+        if let Some(value) = compiled.keys.values[index].name(offer.values[index]) {
+            all.insert(key.clone(), value.clone());
+        }
+    }
+    all.insert(labels::INSTANCE_TYPE.into(), name);
+    all.insert(labels::ZONE.into(), zone.clone());
+    if !region.is_empty() {
+        all.insert(labels::REGION.into(), region.clone());
+    }
+    let capacity_type: &'static str = capacity_type.into();
+    all.insert(labels::CAPACITY_TYPE.into(), capacity_type.into());
+    all.insert(labels::NODEPOOL.into(), pool.name.clone());
+    all
+}
+
+/// The instance type of a machine made to measure: range, cores and MiB.
+fn measured_name(range: &str, capacity: &Resources) -> Name {
+    let cores = capacity.get(crate::resources::CPU) / 1000;
+    let mib = capacity.get(crate::resources::MEMORY) >> 20;
+    format!("{range}-{cores}c-{mib}m").into()
+}
+
+fn unplaced(
+    compiled: &Compiled<'_>,
+    assignment: &Assignment,
+    packing: &Packing,
+    refs: &mut References,
+) -> Vec<Unplaced> {
+    let mut all: Vec<Unplaced> = Vec::new();
+    let mut add = |pods: Vec<PodRef>, reason: Reason| {
+        if pods.is_empty() {
+            return;
+        }
+        match all.iter_mut().find(|one| one.reason == reason) {
+            Some(same) => same.pods.extend(pods),
+            None => all.push(Unplaced { pods, reason }),
+        }
+    };
+    for (class, count) in &assignment.failed {
+        let pods = refs.take(*class, *count);
+        let reason = reasons::no_place(compiled, *class, &assignment.topology);
+        add(pods, reason);
+    }
+    for (lot, left) in assignment.lots.iter().zip(&packing.left) {
+        if *left > 0 {
+            let pods = refs.take(lot.class, *left);
+            let reason = reasons::not_packed(compiled, lot, &packing.ledger);
+            add(pods, reason);
+        }
+    }
+    all
+}

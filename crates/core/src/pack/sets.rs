@@ -1,0 +1,244 @@
+//! Sets of columns that pods may use, numbered, each with a short list of those worth buying.
+
+use crate::problem::MinValuesPolicy;
+
+use super::bits::Bits;
+use super::columns::beats;
+use super::compile::Compiled;
+use super::intern::{FixedMap, Interner};
+use super::ledger::Ledger;
+use super::vector::Vector;
+
+/// The set without members.
+pub(crate) const NOTHING: u32 = 0;
+
+/// Sets of columns.
+#[derive(Clone, Debug)]
+pub(crate) struct Sets {
+    bits: Interner<Bits>,
+    /// Members that no other member beats, cheapest first.
+    lists: Vec<Box<[u32]>>,
+    meets: FixedMap<(u32, u32), u32>,
+    bases: FixedMap<(u32, u32, Vec<u32>), Vec<u32>>,
+    /// Pools whose machines must leave a choice.
+    picky: Vec<bool>,
+}
+
+impl Sets {
+    pub(crate) fn new(compiled: &Compiled<'_>) -> Self {
+        let mut picky = vec![false; compiled.problem.pools.len()];
+        if compiled.problem.settings.min_values == MinValuesPolicy::Strict {
+            for pool in &compiled.pools {
+                picky[pool.index as usize] = !pool.min_values.is_empty();
+            }
+        }
+        let mut sets = Sets {
+            bits: Interner::default(),
+            lists: Vec::new(),
+            meets: FixedMap::default(),
+            bases: FixedMap::default(),
+            picky,
+        };
+        sets.intern(compiled, Bits::empty(compiled.columns.len()));
+        sets
+    }
+
+    fn intern(&mut self, compiled: &Compiled<'_>, bits: Bits) -> u32 {
+        if let Some(id) = self.bits.find(&bits) {
+            return id;
+        }
+        let mut list: Vec<u32> = Vec::new();
+        for index in bits.iter() {
+            let column = &compiled.columns[index];
+            let beaten = list.iter().any(|other| {
+                let other = &compiled.columns[*other as usize];
+                !self.picky[other.pool as usize]
+                    && beats(
+                        (&other.cost, &other.room, &other.uses),
+                        (&column.cost, &column.room, &column.uses),
+                    )
+            });
+            if !beaten {
+                list.push(index as u32);
+            }
+        }
+        self.lists.push(list.into_boxed_slice());
+        self.bits.id(bits)
+    }
+
+    pub(crate) fn contains(&self, set: u32, column: u32) -> bool {
+        self.bits.get(set).contains(column as usize)
+    }
+
+    pub(crate) fn list(&self, set: u32) -> &[u32] {
+        &self.lists[set as usize]
+    }
+
+    /// What is in both.
+    pub(crate) fn meet(&mut self, compiled: &Compiled<'_>, a: u32, b: u32) -> u32 {
+        if a == b {
+            return a;
+        }
+        let key = (a.min(b), a.max(b));
+        if let Some(id) = self.meets.get(&key) {
+            return *id;
+        }
+        let mut bits = self.bits.get(a).clone();
+        bits.intersect(self.bits.get(b));
+        let id = self.intern(compiled, bits);
+        self.meets.insert(key, id);
+        id
+    }
+
+    /// What is in a set and in `bits`.
+    pub(crate) fn within(&mut self, compiled: &Compiled<'_>, set: u32, bits: &Bits) -> u32 {
+        let mut both = self.bits.get(set).clone();
+        both.intersect(bits);
+        self.intern(compiled, both)
+    }
+
+    /// All columns that meet a demand.
+    pub(crate) fn demanded(&mut self, compiled: &Compiled<'_>, demand: u32) -> u32 {
+        self.intern(compiled, compiled.demand_columns[demand as usize].clone())
+    }
+
+    /// Columns that a class may be bought for, at a level and in a cell (`None` for any): those of the heaviest pools
+    /// that can hold it.
+    pub(crate) fn base(
+        &mut self,
+        compiled: &Compiled<'_>,
+        class: u32,
+        level: usize,
+        cell: Option<u32>,
+        mask: Option<&Bits>,
+    ) -> u32 {
+        let profile = compiled.profile(class);
+        let Some(level) = profile.levels.get(level) else {
+            return NOTHING;
+        };
+        let requests = &compiled.classes[class as usize].requests;
+        let ports: Vec<u32> = level
+            .caps
+            .iter()
+            .filter(|cap| cap.matched && cap.most == 1)
+            .map(|cap| cap.group)
+            .filter(|group| compiled.columns.iter().any(|one| one.ports.contains(group)))
+            .collect();
+        let key = (level.demand, cell.map_or(u32::MAX, |cell| cell), ports);
+        if mask.is_none()
+            && let Some(tiers) = self.bases.get(&key)
+        {
+            return self.holding(compiled, tiers, requests);
+        }
+        let mut bits = compiled.demand_columns[level.demand as usize].clone();
+        if let Some(cell) = cell {
+            bits.intersect(&compiled.cell_columns[cell as usize]);
+        }
+        if let Some(mask) = mask {
+            bits.intersect(mask);
+        }
+        for (index, column) in compiled.columns.iter().enumerate() {
+            if !key.2.is_empty() && column.ports.iter().any(|port| key.2.contains(port)) {
+                bits.remove(index);
+            }
+        }
+        let mut tiers = Vec::new();
+        for tier in &compiled.tiers {
+            let mut own = bits.clone();
+            own.intersect(tier);
+            if !own.is_empty() {
+                tiers.push(self.intern(compiled, own));
+            }
+        }
+        let found = self.holding(compiled, &tiers, requests);
+        if mask.is_none() {
+            self.bases.insert(key, tiers);
+        }
+        found
+    }
+
+    fn holding(&self, compiled: &Compiled<'_>, tiers: &[u32], requests: &Vector) -> u32 {
+        tiers
+            .iter()
+            .copied()
+            .find(|set| self.holds(compiled, *set, requests))
+            .unwrap_or(NOTHING)
+    }
+
+    fn holds(&self, compiled: &Compiled<'_>, set: u32, load: &Vector) -> bool {
+        self.list(set).iter().any(|index| {
+            let column = &compiled.columns[*index as usize];
+            load.fits(&column.room) && self.diverse(compiled, set, *index, load)
+        })
+    }
+
+    /// The cheapest column of a set that holds a load and can be had.
+    pub(crate) fn cheapest(
+        &self,
+        compiled: &Compiled<'_>,
+        ledger: &Ledger,
+        set: u32,
+        load: &Vector,
+    ) -> Option<u32> {
+        self.list(set).iter().copied().find(|index| {
+            let column = &compiled.columns[*index as usize];
+            load.fits(&column.room)
+                && ledger.can(&column.uses)
+                && self.diverse(compiled, set, *index, load)
+        })
+    }
+
+    /// The same, for a machine that is already reckoned as `old`.
+    pub(crate) fn cheapest_instead(
+        &self,
+        compiled: &Compiled<'_>,
+        ledger: &Ledger,
+        set: u32,
+        load: &Vector,
+        old: u32,
+    ) -> Option<u32> {
+        let old = &compiled.columns[old as usize].uses;
+        self.list(set).iter().copied().find(|index| {
+            let column = &compiled.columns[*index as usize];
+            load.fits(&column.room)
+                && ledger.can_swap(old, &column.uses)
+                && self.diverse(compiled, set, *index, load)
+        })
+    }
+
+    /// Whether the machines that could hold a load in this column's pool leave the choice that the pool asks for.
+    pub(crate) fn diverse(
+        &self,
+        compiled: &Compiled<'_>,
+        set: u32,
+        column: u32,
+        load: &Vector,
+    ) -> bool {
+        let pool = compiled.columns[column as usize].pool;
+        if !self.picky[pool as usize] {
+            return true;
+        }
+        let Some(terms) = compiled.pools.iter().find(|one| one.index == pool) else {
+            return true;
+        };
+        terms.min_values.iter().all(|(key, least)| {
+            let Some(key) = compiled.keys.find(key) else {
+                return true;
+            };
+            let mut seen = Vec::new();
+            for index in self.bits.get(set).iter() {
+                let column = &compiled.columns[index];
+                if column.pool == pool && load.fits(&column.room) {
+                    let value = compiled.offers[column.offer as usize].values[key as usize];
+                    if !seen.contains(&value) {
+                        seen.push(value);
+                    }
+                }
+                if seen.len() >= *least as usize {
+                    return true;
+                }
+            }
+            false
+        })
+    }
+}

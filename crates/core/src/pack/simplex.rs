@@ -1,0 +1,166 @@
+//! A small linear program: the most of `objective · x` over `rows · x <= limits`, `x >= 0`, with `limits >= 0`.
+//!
+//! Dense and simple, because programs here have some dozens of variables. Only `+ - * /` on floats, so that every
+//! machine gets the same bits. A program that is stopped early has found a feasible point all the same.
+
+/// Pivots after which the point found so far will do.
+const MAX_PIVOTS: usize = 4000;
+/// Pivots without progress after which the first column is taken instead of the steepest, which cannot cycle.
+const PATIENCE: u32 = 50;
+const EPSILON: f64 = 1e-11;
+
+/// The point found, and how much one more unit of each limit would be worth.
+pub(crate) struct Solution {
+    pub(crate) point: Vec<f64>,
+    pub(crate) worth: Vec<f64>,
+}
+
+struct Tableau {
+    width: usize,
+    /// Rows of `width + 1`, the last entry being the right side.
+    cells: Vec<f64>,
+    objective: Vec<f64>,
+    basis: Vec<usize>,
+    outside: Vec<usize>,
+}
+
+/// Solves the program; rows are stored one after the other.
+pub(crate) fn maximise(rows: &[f64], limits: &[f64], objective: &[f64]) -> Solution {
+    let width = objective.len();
+    let mut cells = Vec::with_capacity(limits.len() * (width + 1));
+    for (row, limit) in rows.chunks(width.max(1)).zip(limits) {
+        cells.extend_from_slice(row);
+        cells.push(*limit);
+    }
+    let mut last = objective.to_vec();
+    last.push(0.0);
+    let mut tableau = Tableau {
+        width,
+        cells,
+        objective: last,
+        basis: (width..width + limits.len()).collect(),
+        outside: (0..width).collect(),
+    };
+    let mut stalled = 0;
+    for _ in 0..MAX_PIVOTS {
+        let Some(entering) = tableau.entering(stalled >= PATIENCE) else {
+            break;
+        };
+        // Unbounded: something that no row limits. Its value stays what it is.
+        let Some((leaving, step)) = tableau.leaving(entering) else {
+            tableau.objective[entering] = 0.0;
+            continue;
+        };
+        stalled = if step > 1e-14 { 0 } else { stalled + 1 };
+        tableau.pivot(leaving, entering);
+    }
+    tableau.solution(limits.len())
+}
+
+impl Tableau {
+    fn entering(&self, cautious: bool) -> Option<usize> {
+        let mut best: Option<usize> = None;
+        for index in 0..self.width {
+            if self.objective[index] <= EPSILON {
+                continue;
+            }
+            let better = best.is_none_or(|best| {
+                if cautious {
+                    self.outside[index] < self.outside[best]
+                } else {
+                    self.objective[index] > self.objective[best]
+                }
+            });
+            if better {
+                best = Some(index);
+            }
+        }
+        best
+    }
+
+    fn leaving(&self, entering: usize) -> Option<(usize, f64)> {
+        let mut best: Option<(usize, f64)> = None;
+        for (index, row) in self.cells.chunks(self.width + 1).enumerate() {
+            if row[entering] <= EPSILON {
+                continue;
+            }
+            let step = row[self.width] / row[entering];
+            let better = best.is_none_or(|(other, least)| {
+                step < least - 1e-15
+                    || (step <= least + 1e-15 && self.basis[index] < self.basis[other])
+            });
+            if better {
+                best = Some((index, step));
+            }
+        }
+        best
+    }
+
+    fn pivot(&mut self, leaving: usize, entering: usize) {
+        let size = self.width + 1;
+        let pivot = self.cells[leaving * size + entering];
+        let (before, rest) = self.cells.split_at_mut(leaving * size);
+        let (lead, after) = rest.split_at_mut(size);
+        for (index, cell) in lead.iter_mut().enumerate() {
+            if index != entering {
+                *cell /= pivot;
+            }
+        }
+        lead[entering] = 1.0 / pivot;
+        let others = before.chunks_mut(size).chain(after.chunks_mut(size));
+        for row in others.chain(std::iter::once(self.objective.as_mut_slice())) {
+            let factor = row[entering];
+            if factor == 0.0 {
+                continue;
+            }
+            for (cell, lead) in row.iter_mut().zip(lead.iter()) {
+                *cell -= factor * lead;
+            }
+            row[entering] = -factor / pivot;
+        }
+        std::mem::swap(&mut self.basis[leaving], &mut self.outside[entering]);
+    }
+
+    fn solution(&self, rows: usize) -> Solution {
+        let mut point = vec![0.0; self.width];
+        for (row, variable) in self.cells.chunks(self.width + 1).zip(&self.basis) {
+            if *variable < self.width {
+                point[*variable] = row[self.width];
+            }
+        }
+        let mut worth = vec![0.0; rows];
+        for (variable, reduced) in self.outside.iter().zip(&self.objective) {
+            if *variable >= self.width {
+                worth[variable - self.width] = -reduced;
+            }
+        }
+        Solution { point, worth }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_done_by_hand() {
+        // 3x + 5y, x <= 4, 2y <= 12, 3x + 2y <= 18: best at (2, 6).
+        let rows = [1.0, 0.0, 0.0, 2.0, 3.0, 2.0];
+        let solution = maximise(&rows, &[4.0, 12.0, 18.0], &[3.0, 5.0]);
+        assert!((solution.point[0] - 2.0).abs() < 1e-9);
+        assert!((solution.point[1] - 6.0).abs() < 1e-9);
+        let value: f64 = [4.0, 12.0, 18.0]
+            .iter()
+            .zip(&solution.worth)
+            .map(|(limit, worth)| limit * worth)
+            .sum();
+        assert!((value - 36.0).abs() < 1e-9, "strong duality");
+    }
+
+    #[test]
+    fn what_nothing_limits_is_left_alone() {
+        let solution = maximise(&[1.0, 0.0], &[2.0], &[1.0, 1.0]);
+        assert!((solution.point[0] - 2.0).abs() < 1e-9);
+        assert!(solution.point[1].abs() < 1e-9);
+    }
+}

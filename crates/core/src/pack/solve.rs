@@ -1,0 +1,314 @@
+//! Strategies compete; the cheapest plan that places the most pods wins.
+
+use crate::plan::Plan;
+use crate::problem::{PreferencePolicy, Problem};
+
+use super::assign::{Assigner, Assignment, Lot};
+use super::best_fit;
+use super::bins::{Context, Packing};
+use super::bound::{self, Effort};
+use super::compile::Compiled;
+use super::first_fit::{self, Opening};
+use super::generate;
+use super::ledger::Ledger;
+use super::near;
+use super::patterns;
+use super::render;
+use super::scenario::Scenario;
+use super::sets::Sets;
+use super::settle;
+use super::spill;
+
+/// How hard to look for a cheaper plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Attempts at improvement after the first valid plan; zero for the first valid plan.
+    pub steps: u64,
+    /// Of the only randomness there is.
+    pub seed: u64,
+    /// Workers; the plan does not depend on it.
+    pub threads: usize,
+}
+
+/// Chosen so that five thousand pods take some tenths of a second on one core.
+const DEFAULT_STEPS: u64 = 400;
+
+/// Weights of wishes that are tried when all of them together cost too much, before none is heard.
+const HEAVY_WISH: i32 = 50;
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            steps: DEFAULT_STEPS,
+            seed: 0,
+            threads: 1,
+        }
+    }
+}
+
+/// The cheapest plan found within the options.
+pub fn solve(problem: &Problem, options: &Options) -> Plan {
+    let compiled = Compiled::new(problem);
+    let plan = compiled.solve(&Scenario::of(&compiled), options);
+    let Some(cap) = problem.settings.preference_cap else {
+        return plan;
+    };
+    if problem.settings.preferences == PreferencePolicy::Ignore || !has_wishes(problem) {
+        return plan;
+    }
+    let unheard = |least: i32| {
+        let compiled = Compiled::hearing(problem, least);
+        compiled.solve(&Scenario::of(&compiled), options)
+    };
+    let none = unheard(i32::MAX);
+    let most = none.cost + none.cost.percent(cap);
+    if plan.cost <= most {
+        return plan;
+    }
+    let heavy = unheard(HEAVY_WISH);
+    if heavy.cost <= most { heavy } else { none }
+}
+
+fn has_wishes(problem: &Problem) -> bool {
+    use crate::problem::WhenUnsatisfiable::ScheduleAnyway;
+    problem.pods.iter().any(|pod| {
+        let spec = &pod.spec;
+        let soft = |spread: &crate::problem::Spread| spread.when_unsatisfiable == ScheduleAnyway;
+        !spec.preferred_affinity.is_empty()
+            || !spec.preferred_pod_affinity.is_empty()
+            || !spec.preferred_pod_anti_affinity.is_empty()
+            || spec.spread.iter().any(soft)
+    })
+}
+
+impl Compiled<'_> {
+    /// The cheapest plan found for a scenario.
+    pub fn solve(&self, scenario: &Scenario, options: &Options) -> Plan {
+        let mut search = Anytime::new(self, scenario, options);
+        while search.improve() {}
+        search.plan()
+    }
+}
+
+/// Ways to pack from scratch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Strategy {
+    Patterns,
+    BestFit,
+    OneForAll,
+    FewNodes,
+    Generate,
+}
+
+/// A packing and the sets its numbers refer to.
+struct Candidate {
+    packing: Packing,
+    sets: Sets,
+}
+
+/// A search that a caller with a clock can stop between rounds. Plans only get cheaper.
+pub struct Anytime<'a, 'p> {
+    compiled: &'a Compiled<'p>,
+    scenario: Scenario,
+    options: Options,
+    assignment: Assignment,
+    ledger: Ledger,
+    best: Candidate,
+    /// The first packing, if it left pods over: what comes after may lose more of them.
+    first: Option<Candidate>,
+    round: u64,
+}
+
+impl<'a, 'p> Anytime<'a, 'p> {
+    /// Finds a first valid plan.
+    pub fn new(compiled: &'a Compiled<'p>, scenario: &Scenario, options: &Options) -> Self {
+        let mut sets = Sets::new(compiled);
+        let mut assignment = Assigner::new(compiled, &mut sets, scenario, None).run();
+        let mut ledger = compiled.supply.ledger();
+        let mut packing = spill::settle_lots(compiled, &mut sets, &mut assignment, &ledger);
+        while let Some(narrower) = over_share(compiled, &packing, &ledger) {
+            ledger = narrower;
+            packing = spill::settle_lots(compiled, &mut sets, &mut assignment, &ledger);
+        }
+        Anytime {
+            compiled,
+            scenario: scenario.clone(),
+            options: options.clone(),
+            assignment,
+            ledger,
+            best: Candidate { packing, sets },
+            first: None,
+            round: 0,
+        }
+    }
+
+    /// Does one round of improvement; false when the budget is spent or nothing can be gained.
+    pub fn improve(&mut self) -> bool {
+        if self.options.steps == 0 || self.assignment.lots.is_empty() {
+            return false;
+        }
+        self.round += 1;
+        if self.round == 1 {
+            self.compete();
+            return true;
+        }
+        false
+    }
+
+    /// The best plan so far.
+    pub fn plan(&self) -> Plan {
+        let (mut assignment, mut packing) = self.settled(&self.best);
+        if let Some(first) = &self.first {
+            // Pods that lose their turn may make the cheaper packing the worse one.
+            let (other, packed) = self.settled(first);
+            let merit = |assignment: &Assignment, packing: &Packing| {
+                let failed: u32 = assignment.failed.iter().map(|(_, count)| count).sum();
+                (failed, merit(self.compiled, &assignment.lots, packing))
+            };
+            if merit(&other, &packed) < merit(&assignment, &packing) {
+                (assignment, packing) = (other, packed);
+            }
+        }
+        let effort = if self.options.steps == 0 {
+            Effort::Quick
+        } else {
+            Effort::Thorough
+        };
+        let bound =
+            bound::lower_bound(self.compiled, &self.scenario, &assignment, &packing, effort);
+        render::plan(self.compiled, &assignment, &packing, bound)
+    }
+
+    fn settled(&self, candidate: &Candidate) -> (Assignment, Packing) {
+        let mut assignment = self.assignment.clone();
+        let mut packing = candidate.packing.clone();
+        let (compiled, scenario) = (self.compiled, &self.scenario);
+        settle::settle(
+            compiled,
+            &candidate.sets,
+            scenario,
+            &mut assignment,
+            &mut packing,
+        );
+        (assignment, packing)
+    }
+
+    fn compete(&mut self) {
+        let mut strategies = vec![Strategy::Patterns, Strategy::OneForAll];
+        if self.compiled.supply.limited() {
+            strategies.push(Strategy::FewNodes);
+        }
+        // Where fillings of whole machines can be reckoned with, pod by pod does not come near them.
+        strategies.push(if self.assignment.lots.len() <= generate::MAX_LOTS {
+            Strategy::Generate
+        } else {
+            Strategy::BestFit
+        });
+        let run = |strategy: Strategy, sets: Sets| {
+            attempt(
+                self.compiled,
+                &self.assignment.lots,
+                &self.ledger,
+                sets,
+                strategy,
+            )
+        };
+        let sets = &self.best.sets;
+        let found: Vec<Candidate> = if self.options.threads > 1 {
+            use rayon::prelude::*;
+            let all = strategies.par_iter();
+            all.map(|strategy| run(*strategy, sets.clone())).collect()
+        } else {
+            let all = strategies.iter();
+            all.map(|strategy| run(*strategy, sets.clone())).collect()
+        };
+        for candidate in found {
+            self.consider(candidate);
+        }
+    }
+
+    fn consider(&mut self, candidate: Candidate) {
+        let valid = over_share(self.compiled, &candidate.packing, &self.ledger).is_none();
+        let lots = &self.assignment.lots;
+        let old = merit(self.compiled, lots, &self.best.packing);
+        if valid && merit(self.compiled, lots, &candidate.packing) < old {
+            let old = std::mem::replace(&mut self.best, candidate);
+            if old.packing.unpacked() > 0 && self.first.is_none() {
+                self.first = Some(old);
+            }
+        }
+    }
+}
+
+fn attempt(
+    compiled: &Compiled<'_>,
+    lots: &[Lot],
+    ledger: &Ledger,
+    mut sets: Sets,
+    strategy: Strategy,
+) -> Candidate {
+    let mut context = Context {
+        compiled,
+        sets: &mut sets,
+        lots,
+        ledger,
+    };
+    let mut packing = context.empty();
+    match strategy {
+        Strategy::Patterns => {
+            patterns::pack(&mut context, &mut packing);
+        }
+        Strategy::BestFit => {
+            best_fit::pack(&mut context, &mut packing);
+        }
+        Strategy::Generate => {
+            generate::pack(&mut context, &mut packing);
+            patterns::pack(&mut context, &mut packing);
+        }
+        Strategy::OneForAll => first_fit::pack(&mut context, &mut packing, Opening::OneForAll),
+        Strategy::FewNodes => first_fit::pack(&mut context, &mut packing, Opening::Largest),
+    }
+    near::pack(&mut context, &mut packing);
+    Candidate { packing, sets }
+}
+
+/// Less is better: pods without a place, those of high priority first; then cost; then machines.
+fn merit(
+    compiled: &Compiled<'_>,
+    lots: &[Lot],
+    packing: &Packing,
+) -> (Vec<(i32, u32)>, i64, usize) {
+    let mut missing: std::collections::BTreeMap<i32, u32> = std::collections::BTreeMap::new();
+    for (lot, left) in lots.iter().zip(&packing.left) {
+        if *left > 0 {
+            let priority = compiled.profile(lot.class).spec.priority;
+            *missing.entry(priority).or_insert(0) += left;
+        }
+    }
+    // From the highest priority down: the list that ends first, or has the lower entry first, is the better one.
+    let missing = missing.into_iter().rev().collect();
+    (missing, packing.cost, packing.bins.len())
+}
+
+/// A ledger that holds spot offerings to their share, if a packing exceeds it.
+fn over_share(compiled: &Compiled<'_>, packing: &Packing, ledger: &Ledger) -> Option<Ledger> {
+    let percent = compiled.problem.settings.spot_share?;
+    let most = (packing.bins.len() as i64 * i64::from(percent) / 100).max(1);
+    let mut counts: std::collections::BTreeMap<u32, i64> = std::collections::BTreeMap::new();
+    let spot: Vec<u32> = compiled.supply.spot().collect();
+    for bin in &packing.bins {
+        for (counter, _) in &compiled.columns[bin.column as usize].uses {
+            if spot.binary_search(counter).is_ok() {
+                *counts.entry(*counter).or_insert(0) += 1;
+            }
+        }
+    }
+    if counts.values().all(|count| *count <= most) {
+        return None;
+    }
+    let mut narrower = ledger.clone();
+    for counter in spot {
+        narrower.set(counter, most);
+    }
+    Some(narrower)
+}

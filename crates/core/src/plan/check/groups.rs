@@ -1,0 +1,70 @@
+//! Which pods a rule about other pods is about.
+
+use std::collections::BTreeSet;
+
+use crate::labels;
+use crate::name::Name;
+use crate::problem::{AffinityTerm, PodSpec, Problem};
+use crate::requirement::Requirement;
+use crate::requirements::Requirements;
+
+/// A selector over pods in a set of namespaces, and the key whose domains matter.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Term {
+    pub(super) key: Name,
+    pub(super) namespaces: BTreeSet<Name>,
+    pub(super) wanted: Requirements,
+}
+
+impl Term {
+    pub(super) fn selects(&self, spec: &PodSpec) -> bool {
+        self.namespaces.contains(&spec.namespace) && self.wanted.satisfied_by(&spec.labels)
+    }
+}
+
+/// An affinity term as the pod `owner` means it; `None` if it selects nothing.
+pub(super) fn namespaced(problem: &Problem, owner: &PodSpec, term: &AffinityTerm) -> Option<Term> {
+    let wanted = term.selector.as_ref()?.requirements().ok()?;
+    let mut namespaces: BTreeSet<Name> = term.namespaces.iter().cloned().collect();
+    if let Some(selector) = &term.namespace_selector {
+        let all = problem.namespaces.iter();
+        namespaces.extend(
+            all.filter(|(_, labels)| selector.matches(labels))
+                .map(|(name, _)| name.clone()),
+        );
+        // An empty selector means every namespace, also those that nobody described.
+        if selector.match_labels.is_empty() && selector.match_expressions.is_empty() {
+            namespaces.insert(owner.namespace.clone());
+            let nodes = problem.nodes.iter().flat_map(|node| &node.pods);
+            namespaces.extend(
+                problem
+                    .pods
+                    .iter()
+                    .chain(nodes)
+                    .map(|pod| pod.spec.namespace.clone()),
+            );
+        }
+    } else if namespaces.is_empty() {
+        namespaces.insert(owner.namespace.clone());
+    }
+    Some(Term {
+        key: labels::canonical(&term.topology_key).into(),
+        namespaces,
+        wanted,
+    })
+}
+
+/// The pods that a spread of `owner` counts; `None` if it counts none.
+pub(super) fn counted(owner: &PodSpec, spread: &crate::problem::Spread) -> Option<Term> {
+    let mut wanted = spread.selector.as_ref()?.requirements().ok()?;
+    for key in &spread.match_label_keys {
+        if let Some(value) = owner.labels.get(key) {
+            wanted.require(key, &Requirement::is(value.clone()));
+        }
+    }
+    Some(Term {
+        key: labels::canonical(&spread.topology_key).into(),
+        namespaces: BTreeSet::from([owner.namespace.clone()]),
+        wanted,
+    })
+}

@@ -1,0 +1,177 @@
+//! What can be bought: types from a list, machines made to measure, and single hosts.
+
+use serde::{Deserialize, Serialize};
+
+use crate::money::Money;
+use crate::name::{Labels, Name};
+use crate::resources::Resources;
+
+/// How a machine is paid for.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    strum::Display,
+    strum::EnumString,
+    strum::IntoStaticStr,
+)]
+#[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
+pub enum CapacityType {
+    /// Paid for in advance.
+    Reserved,
+    /// Cheaper, and may be taken away.
+    Spot,
+    /// Kept as long as it is paid for.
+    #[default]
+    OnDemand,
+}
+
+/// Where and how a type can be had.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Offering {
+    /// Zone.
+    pub zone: Name,
+    /// Region; empty if the catalogue has but one.
+    #[serde(default)]
+    pub region: Name,
+    /// How it is paid for.
+    pub capacity_type: CapacityType,
+    /// Dollars per hour.
+    pub price: Money,
+    /// Whether it can be bought at all right now.
+    #[serde(default = "yes")]
+    pub available: bool,
+    /// How many can still be had, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left: Option<u32>,
+    /// Reservation that it draws from; offerings with one id share what is left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reservation: Option<Name>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// A machine of fixed size.
+///
+/// A single host of an inventory is a type whose only offering has one left.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct InstanceType {
+    /// Unique in its catalogue; label `node.kubernetes.io/instance-type`.
+    pub name: Name,
+    /// Labels beside name, zone, region and capacity type; architecture and operating system among them.
+    #[serde(default)]
+    pub labels: Labels,
+    /// What the machine has.
+    pub capacity: Resources,
+    /// What system and kubelet keep of it.
+    #[serde(default)]
+    pub overhead: Resources,
+    /// Where it can be had.
+    pub offerings: Vec<Offering>,
+}
+
+impl InstanceType {
+    /// What is left for pods, daemons included. Huge pages are taken off memory.
+    ///
+    /// karpenter: pkg/cloudprovider/types.go, `Allocatable`
+    pub fn allocatable(&self) -> Resources {
+        let mut free = self.capacity.clone();
+        free.subtract(&self.overhead);
+        let pages: i64 = free
+            .iter()
+            .filter(|(name, _)| name.starts_with("hugepages-"))
+            .map(|(_, amount)| amount)
+            .sum();
+        if pages > 0 {
+            let memory = free.get(crate::resources::MEMORY);
+            free.set(crate::resources::MEMORY, (memory - pages).max(0));
+        }
+        free
+    }
+}
+
+/// What one more unit of a made-to-measure machine costs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct UnitPrices {
+    /// A machine of no size.
+    #[serde(default)]
+    pub machine: Money,
+    /// A core.
+    #[serde(default)]
+    pub core: Money,
+    /// A GiB of memory.
+    #[serde(default)]
+    pub memory_gib: Money,
+}
+
+/// Something that made-to-measure machines are cut from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Host {
+    /// Name of the host.
+    pub name: Name,
+    /// Zone of its machines.
+    pub zone: Name,
+    /// What it can still give away; resources that it does not list are not scarce.
+    pub free: Resources,
+}
+
+/// Machines made to measure: any size between two bounds that a host can still hold.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Range {
+    /// Unique in its catalogue; the instance-type label is made of it and the size.
+    pub name: Name,
+    /// Labels beside zone, region and capacity type.
+    #[serde(default)]
+    pub labels: Labels,
+    /// Region of all hosts; empty if there is but one.
+    #[serde(default)]
+    pub region: Name,
+    /// How it is paid for.
+    #[serde(default)]
+    pub capacity_type: CapacityType,
+    /// Smallest machine.
+    pub min: Resources,
+    /// Largest machine.
+    pub max: Resources,
+    /// Sizes grow in steps of this; resources that it does not list always have their maximum.
+    pub step: Resources,
+    /// What system and kubelet keep of a machine.
+    #[serde(default)]
+    pub overhead: Resources,
+    /// Prices.
+    #[serde(default)]
+    pub prices: UnitPrices,
+    /// What the machines are cut from.
+    pub hosts: Vec<Host>,
+    /// How many more machines may be made, if bounded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left: Option<u32>,
+}
+
+/// What one provider sells.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct Catalog {
+    /// Pools refer to it by this name.
+    pub name: Name,
+    /// Machines of fixed size and single hosts.
+    pub types: Vec<InstanceType>,
+    /// Machines made to measure.
+    pub ranges: Vec<Range>,
+}

@@ -1,0 +1,69 @@
+//! What a decision is made from: plain data, as observed.
+
+mod budget;
+mod catalog;
+mod node;
+mod pod;
+mod pool;
+mod settings;
+pub mod wire;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+pub use budget::{PodDisruptionBudget, UnhealthyPodEvictionPolicy};
+pub use catalog::{CapacityType, Catalog, Host, InstanceType, Offering, Range, UnitPrices};
+pub use node::{Node, NodePhase};
+pub use pod::{
+    AffinityTerm, DaemonSet, HostPort, NodeAffinityTerm, Pod, PodSpec, Policy, Protocol, Spread,
+    Volume, Weighted, WhenUnsatisfiable,
+};
+pub use pool::{
+    Budget, BudgetAmount, ConsolidationPolicy, Disruption, DisruptionReason, Limits, Pool,
+};
+pub use settings::{MinValuesPolicy, PreferencePolicy, Settings};
+
+use crate::name::{Labels, Name};
+
+/// Everything that a decision depends on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct Problem {
+    /// What it is called in reports.
+    pub name: String,
+    /// When it was observed. Without it nothing expires and no schedule is active.
+    pub now: Option<Timestamp>,
+    /// What can be bought.
+    pub catalogs: Vec<Catalog>,
+    /// On which terms.
+    pub pools: Vec<Pool>,
+    /// What runs on every node that it matches.
+    pub daemon_sets: Vec<DaemonSet>,
+    /// Pods that wait for a node.
+    pub pods: Vec<Pod>,
+    /// Nodes, and machines that were asked for and are not nodes yet.
+    pub nodes: Vec<Node>,
+    /// How many pods may be away at once.
+    pub pod_disruption_budgets: Vec<PodDisruptionBudget>,
+    /// Labels of namespaces, for affinity terms that select namespaces.
+    pub namespaces: std::collections::BTreeMap<Name, Labels>,
+    /// How to decide.
+    pub settings: Settings,
+}
+
+impl Problem {
+    /// How many pods wait.
+    pub fn pending(&self) -> usize {
+        self.pods.iter().map(|pod| pod.count as usize).sum()
+    }
+
+    /// The catalogue that a pool buys from.
+    pub fn catalog(&self, name: &str) -> Option<&Catalog> {
+        self.catalogs.iter().find(|catalog| &*catalog.name == name)
+    }
+
+    /// A node by name.
+    pub fn node(&self, name: &str) -> Option<&Node> {
+        self.nodes.iter().find(|node| &*node.name == name)
+    }
+}
