@@ -1,0 +1,302 @@
+//! `gpu.devplatforms.io/v1alpha1` LeftoverNodePool: which GPU machines to look for, and where.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::CustomResource;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+use crate::condition::Condition;
+use crate::text::{BudgetNodes, DurationOrNever, TaintText};
+
+/// Which GPU machines to look for, and what the NodePool that offers them looks like.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "gpu.devplatforms.io",
+    version = "v1alpha1",
+    kind = "LeftoverNodePool",
+    doc = "Looks for the cheapest GPU machines of a region and keeps a NodePool that offers them to Karpenter on AWS.",
+    category = "gpu",
+    category = "leftover",
+    shortname = "lonp",
+    status = "LeftoverNodePoolStatus",
+    derive = "PartialEq",
+    printcolumn(name = "Region", type_ = "string", json_path = ".spec.region"),
+    printcolumn(
+        name = "Types",
+        type_ = "string",
+        json_path = ".status.selectedInstanceTypes"
+    ),
+    printcolumn(name = "Zones", type_ = "string", json_path = ".status.selectedZones"),
+    printcolumn(name = "Price", type_ = "string", json_path = ".status.lastPriceUSD"),
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = r#".status.conditions[?(@.type=="Ready")].status"#
+    ),
+    printcolumn(name = "Synced", type_ = "date", json_path = ".status.lastSyncTime"),
+    printcolumn(
+        name = "Age",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp"
+    ),
+    printcolumn(
+        name = "Capacity",
+        type_ = "string",
+        json_path = ".spec.capacityType",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Score",
+        type_ = "integer",
+        json_path = ".status.lastScore",
+        priority = 1
+    )
+)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [
+    {
+        "message": "only one of nodeClassName or nodeClassSelector may be set",
+        "rule": "!(has(self.nodeClassName) && has(self.nodeClassSelector))"
+    },
+    {
+        "message": "only one of role or instanceProfile may be set",
+        "rule": "!(has(self.role) && has(self.instanceProfile))"
+    }
+]))]
+pub struct LeftoverNodePoolSpec {
+    /// AWS region, such as `eu-central-1`.
+    #[schemars(extend("minLength" = 1))]
+    pub region: String,
+    /// Instance families, such as `g5`, `g6` or `p5`; a shorter name stands for all that begin with it. None listed
+    /// means any with GPUs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "families")]
+    pub families: Vec<String>,
+    /// GPUs that a machine must have at least.
+    #[serde(rename = "minGPUs", default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::schema::int", extend("default" = 1, "minimum" = 1))]
+    pub min_gpus: Option<i64>,
+    /// How many machines the odds of getting them are asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = 2))]
+    pub target_count: Option<i32>,
+    /// Odds below which a zone is not worth trying, from 0 to 10 as AWS scores them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = 5, "minimum" = 0, "maximum" = 10))]
+    pub min_spot_score: Option<i32>,
+    /// How many machine types to offer at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::schema::int", extend("default" = 5, "minimum" = 1))]
+    pub max_instance_types: Option<i64>,
+    /// How many zones to offer at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::schema::int", extend("default" = 2, "minimum" = 1))]
+    pub max_zones: Option<i64>,
+    /// `spot`, or `on-demand`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "spot"))]
+    pub capacity_type: Option<CapacityType>,
+    /// EC2NodeClass to use instead of one that is made for the pool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_class_name: Option<String>,
+    /// Labels of the one EC2NodeClass to use instead of one that is made for the pool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_class_selector: Option<BTreeMap<String, String>>,
+    /// Tags of the subnets where machines may stand.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub subnet_selector_tags: BTreeMap<String, String>,
+    /// Tags of the security groups that machines get.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub security_group_selector_tags: BTreeMap<String, String>,
+    /// IAM role of the machines; without it, the one that the controller was started with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("minLength" = 1))]
+    pub role: Option<String>,
+    /// IAM instance profile of the machines, instead of a role.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("minLength" = 1))]
+    pub instance_profile: Option<String>,
+    /// Image of the machines, as family and version: `al2023@latest`, `bottlerocket@v1.20.3`; without it, the one
+    /// that the controller was started with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("maxLength" = 30, "pattern" = "^[a-z0-9]+@.+$"))]
+    pub ami_alias: Option<String>,
+    /// How many nodes may be on their way out at once: a number, or a percentage.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "budget")]
+    pub budgets_nodes: Option<BudgetNodes>,
+    /// How long no pod may have come or gone before a node is looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "consolidate_after")]
+    pub consolidate_after: Option<DurationOrNever>,
+    /// Labels of the nodes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Taints of the nodes, as `key=value:Effect` or `key:Effect`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "taints")]
+    pub taints: Vec<TaintText>,
+    /// After how many minutes to look again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::schema::int", extend("default" = 7, "minimum" = 1))]
+    pub requeue_minutes: Option<i64>,
+    /// Offers on-demand machines while no spot machine is worth trying.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = true))]
+    pub on_demand_fallback: Option<bool>,
+}
+
+/// How machines are paid for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline, description = "")]
+pub enum CapacityType {
+    /// Cheap, and taken back when somebody pays more.
+    #[default]
+    Spot,
+    /// At the list price.
+    OnDemand,
+}
+
+/// What has been found out about a LeftoverNodePool.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub struct LeftoverNodePoolStatus {
+    /// Machine types on offer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub selected_instance_types: Vec<String>,
+    /// Zones on offer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub selected_zones: Vec<String>,
+    /// Price of the cheapest of them, in dollars per hour.
+    #[serde(
+        rename = "lastPriceUSD",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub last_price_usd: Option<String>,
+    /// Odds of the best zone, from 0 to 10.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::schema::int")]
+    pub last_score: Option<i64>,
+    /// When AWS was last asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_sync_time: Option<Time>,
+    /// Whether something is on offer, and whether it is second best.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "crate::schema::conditions")]
+    pub conditions: Vec<Condition>,
+}
+
+impl LeftoverNodePoolSpec {
+    /// GPUs that a machine must have, with the default filled in.
+    pub fn min_gpus(&self) -> i64 {
+        self.min_gpus.unwrap_or(1)
+    }
+
+    /// How many machines to ask the odds for, with the default filled in; never less than one.
+    pub fn target_count(&self) -> i32 {
+        self.target_count.unwrap_or(2).max(1)
+    }
+
+    /// Odds below which a zone is not worth trying, with the default filled in.
+    pub fn min_spot_score(&self) -> i32 {
+        self.min_spot_score.unwrap_or(5)
+    }
+
+    /// How many machine types to offer, with the default filled in.
+    pub fn max_instance_types(&self) -> i64 {
+        self.max_instance_types.unwrap_or(5)
+    }
+
+    /// How many zones to offer, with the default filled in.
+    pub fn max_zones(&self) -> i64 {
+        self.max_zones.unwrap_or(2)
+    }
+
+    /// How machines are paid for, with the default filled in.
+    pub fn capacity_type(&self) -> CapacityType {
+        self.capacity_type.unwrap_or_default()
+    }
+
+    /// How many nodes may be on their way out, with the default filled in.
+    pub fn budgets_nodes(&self) -> BudgetNodes {
+        self.budgets_nodes.clone().unwrap_or_else(|| "10%".into())
+    }
+
+    /// How long to wait before a node is looked at, with the default filled in.
+    pub fn consolidate_after(&self) -> DurationOrNever {
+        self.consolidate_after
+            .clone()
+            .unwrap_or_else(|| "2m".into())
+    }
+
+    /// After how many minutes to look again, with the default filled in.
+    pub fn requeue_minutes(&self) -> i64 {
+        self.requeue_minutes.unwrap_or(7)
+    }
+
+    /// Whether on-demand machines may stand in, with the default filled in; moot where they are asked for anyway.
+    pub fn on_demand_fallback(&self) -> bool {
+        self.capacity_type() == CapacityType::Spot && self.on_demand_fallback.unwrap_or(true)
+    }
+}
+
+fn families(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "maxItems": 100,
+        "items": {
+            "type": "string",
+            "maxLength": 32,
+            "x-kubernetes-validations": [{
+                "rule": "self.matches('^[a-z0-9]+[a-z0-9-]*$')",
+                "message": "spec.families contains an invalid value; expected like g5, g6, p5, p4d",
+                "messageExpression": "'spec.families contains invalid value \"' + self + '\"; expected like g5, g6, p5, p4d'",
+            }],
+        },
+    })
+}
+
+fn budget(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "string",
+        "default": "10%",
+        "maxLength": 16,
+        "x-kubernetes-validations": [{
+            "rule": "self.matches('^((100|[0-9]{1,2})%|[0-9]+)$')",
+            "message": "spec.budgetsNodes must be a percentage like \"10%\" or a number of nodes like \"3\"",
+            "messageExpression": "'spec.budgetsNodes must be a percentage like \"10%\" or a number of nodes like \"3\", not \"' + self + '\"'",
+        }],
+    })
+}
+
+fn consolidate_after(generator: &mut SchemaGenerator) -> Schema {
+    let mut schema = crate::schema::duration_or_never(generator).to_value();
+    schema["default"] = "2m".into();
+    let rule = &mut schema["x-kubernetes-validations"][0];
+    let problem = "spec.consolidateAfter must be a valid duration (e.g., \"2m\", \"30s\") or Never";
+    rule["message"] = problem.into();
+    rule["messageExpression"] = format!("'{problem}, not \"' + self + '\"'").into();
+    crate::schema::described(schema)
+}
+
+fn taints(_: &mut SchemaGenerator) -> Schema {
+    let problem = "is not a taint: write key=value:Effect or key:Effect, where Effect is NoSchedule, PreferNoSchedule or NoExecute";
+    json_schema!({
+        "type": "array",
+        "maxItems": 50,
+        "items": {
+            "type": "string",
+            "maxLength": 512,
+            "x-kubernetes-validations": [{
+                "rule": "self.matches('^[^ =:,]+(=[^ =:,]*)?:(NoSchedule|PreferNoSchedule|NoExecute)$')",
+                "message": format!("spec.taints: a value {problem}"),
+                "messageExpression": format!("'spec.taints: \"' + self + '\" {problem}'"),
+            }],
+        },
+    })
+}
