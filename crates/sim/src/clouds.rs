@@ -1,0 +1,5 @@
+//! The other side of every cloud that Joiner can buy from.
+
+pub mod faulty;
+pub mod rackspace;
+pub mod sim;

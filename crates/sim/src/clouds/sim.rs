@@ -1,0 +1,330 @@
+//! A cloud that sells simulated machines: it has a catalogue, a market, stock-outs and interruptions, and what it
+//! sells boots as a simulated kubelet.
+//!
+//! Everything that happens is a function of the seed and the clock, so a run can be repeated byte for byte.
+
+mod catalog;
+mod machines;
+mod market;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::{SignedDuration, Timestamp};
+use joiner_core::problem::{Catalog, InstanceType, Offering};
+use joiner_providers::{
+    LaunchRequest, Machine, MachineId, Notice, Provider, ProviderError, RepairPolicy, Timeouts, Uid,
+};
+use rand::RngExt;
+use tokio::sync::Notify;
+
+pub use self::catalog::{CatalogError, built_in, read_kwok};
+use self::machines::{Machines, Order};
+pub use self::market::Market;
+use self::market::Stream;
+use crate::clock::Clock;
+use crate::cluster::kubelet::{Kubelets, NodeSpec};
+
+/// What a machine plugs into: where simulated kubelets run.
+pub trait Rack: Send + Sync {
+    /// Switches a machine on.
+    fn boot(&self, spec: NodeSpec);
+    /// Cuts a machine off.
+    fn kill(&self, name: &str);
+}
+
+impl Rack for Kubelets {
+    fn boot(&self, spec: NodeSpec) {
+        Kubelets::boot(self, spec);
+    }
+
+    fn kill(&self, name: &str) {
+        Kubelets::kill(self, name);
+    }
+}
+
+/// How the cloud behaves.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SimCloudOptions {
+    /// What it sells.
+    pub catalog: Catalog,
+    /// How prices and stock move.
+    pub market: Market,
+    /// The quickest that a machine becomes a node.
+    pub boot_min: Duration,
+    /// The slowest.
+    pub boot_max: Duration,
+    /// From registration to ready.
+    pub ready_after: Duration,
+    /// From the order to terminate until the machine is gone.
+    pub stop_after: Duration,
+    /// In a hundred launches, so many are refused for no reason that would last.
+    pub refused_percent: u32,
+    /// In a hundred launches, so many never become a node.
+    pub stillborn_percent: u32,
+}
+
+impl SimCloudOptions {
+    /// A calm cloud: fixed prices, endless stock, machines that boot within a minute.
+    pub fn calm(catalog: Catalog, seed: u64) -> Self {
+        SimCloudOptions {
+            catalog,
+            market: Market::calm(seed),
+            boot_min: Duration::from_secs(20),
+            boot_max: Duration::from_mins(1),
+            ready_after: Duration::from_secs(5),
+            stop_after: Duration::from_secs(5),
+            refused_percent: 0,
+            stillborn_percent: 0,
+        }
+    }
+}
+
+impl SimCloudOptions {
+    /// Whether a launch is refused at this second; another second, another draw.
+    fn refuses(&self, uid: &Uid, now: Timestamp) -> bool {
+        let mut random = self.market.random(Stream::Refused, &uid.0, now.as_second());
+        random.random_range(0..100) < self.refused_percent
+    }
+}
+
+struct Inner {
+    options: SimCloudOptions,
+    machines: Machines,
+}
+
+/// The cloud. Cheap to clone; clones are the same cloud.
+#[derive(Clone)]
+pub struct SimCloud {
+    inner: Arc<Mutex<Inner>>,
+    clock: Clock,
+    rack: Arc<dyn Rack>,
+    changed: Arc<Notify>,
+}
+
+const REPAIR: [RepairPolicy; 2] = [
+    RepairPolicy {
+        condition: "Ready",
+        status: "False",
+        tolerated: Duration::from_mins(10),
+    },
+    RepairPolicy {
+        condition: "Ready",
+        status: "Unknown",
+        tolerated: Duration::from_mins(10),
+    },
+];
+
+impl SimCloud {
+    /// Opens the cloud. Nothing boots until [`SimCloud::run`] is polled.
+    pub fn new(options: SimCloudOptions, clock: Clock, rack: Arc<dyn Rack>) -> Self {
+        let inner = Inner {
+            options,
+            machines: Machines::default(),
+        };
+        SimCloud {
+            inner: Arc::new(Mutex::new(inner)),
+            clock,
+            rack,
+            changed: Arc::default(),
+        }
+    }
+
+    /// Boots, interrupts and buries machines when their time comes, until it is dropped.
+    pub async fn run(&self) {
+        loop {
+            let next = self.act();
+            let changed = self.changed.notified();
+            let wait = next.map(|at| until(self.clock.now(), at));
+            tokio::select! {
+                biased;
+                () = changed => {}
+                () = tokio::time::sleep(wait.unwrap_or(Duration::MAX)), if wait.is_some() => {}
+            }
+        }
+    }
+
+    /// Changes how the cloud behaves from now on: a price jump, a stock-out, a new catalogue.
+    pub fn change(&self, change: impl FnOnce(&mut SimCloudOptions)) {
+        change(&mut self.lock().options);
+        self.changed.notify_one();
+    }
+
+    /// Announces that a machine will be taken away, as if the market had asked for it back.
+    pub fn interrupt(&self, id: &MachineId) {
+        let now = self.clock.now();
+        let mut inner = self.lock();
+        let notice = inner.options.market.notice;
+        inner.machines.interrupt(id, now, notice);
+        drop(inner);
+        self.changed.notify_one();
+    }
+
+    /// Every machine there is, marked or not: the truth that leak checks compare with.
+    pub fn machines(&self) -> Vec<Machine> {
+        let now = self.clock.now();
+        self.lock().machines.list(now)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does what is due and says when to come again.
+    fn act(&self) -> Option<Timestamp> {
+        let (orders, next) = self.lock().machines.due(self.clock.now());
+        for order in orders {
+            match order {
+                Order::Boot(spec) => self.rack.boot(*spec),
+                Order::Kill(name) => self.rack.kill(&name),
+            }
+        }
+        next
+    }
+}
+
+fn until(now: Timestamp, at: Timestamp) -> Duration {
+    Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO)
+}
+
+impl Inner {
+    /// The type and offering that a request names.
+    fn find(&self, request: &LaunchRequest) -> Result<(&InstanceType, &Offering), ProviderError> {
+        let wanted = &request.purchase;
+        let kind = self
+            .options
+            .catalog
+            .types
+            .iter()
+            .find(|kind| kind.name == wanted.instance_type)
+            .ok_or_else(|| {
+                ProviderError::Invalid(format!(
+                    "there is no instance type {:?}",
+                    wanted.instance_type
+                ))
+            })?;
+        let offering = kind
+            .offerings
+            .iter()
+            .find(|one| one.zone == wanted.zone && one.capacity_type == wanted.capacity_type)
+            .ok_or_else(|| {
+                ProviderError::Invalid(format!(
+                    "{} is not sold as {} in zone {:?}",
+                    kind.name, wanted.capacity_type, wanted.zone
+                ))
+            })?;
+        Ok((kind, offering))
+    }
+}
+
+#[async_trait]
+impl Provider for SimCloud {
+    fn name(&self) -> &'static str {
+        "sim"
+    }
+
+    async fn catalog(&self) -> Result<Catalog, ProviderError> {
+        let now = self.clock.now();
+        let inner = self.lock();
+        let mut catalog = inner.options.catalog.clone();
+        for kind in &mut catalog.types {
+            for offering in &mut kind.offerings {
+                *offering = inner.options.market.quote(&kind.name, offering, now);
+            }
+        }
+        Ok(catalog)
+    }
+
+    async fn launch(&self, request: &LaunchRequest) -> Result<Machine, ProviderError> {
+        let now = self.clock.now();
+        let mut inner = self.lock();
+        if let Some(machine) = inner.machines.by_uid(&request.uid, now) {
+            return Ok(machine);
+        }
+        let (kind, offering) = inner.find(request)?;
+        let offering = inner.options.market.quote(&kind.name, offering, now);
+        if !offering.available {
+            return Err(ProviderError::OutOfCapacity(format!(
+                "{} as {} in {} is sold out",
+                kind.name, offering.capacity_type, offering.zone
+            )));
+        }
+        if inner.options.refuses(&request.uid, now) {
+            return Err(ProviderError::Transient(
+                "the launch failed, try again".to_owned(),
+            ));
+        }
+        let kind = kind.clone();
+        let options = inner.options.clone();
+        let machine = inner
+            .machines
+            .launch(request, &kind, &offering, &options, now);
+        drop(inner);
+        self.changed.notify_one();
+        Ok(machine)
+    }
+
+    async fn terminate(&self, id: &MachineId) -> Result<(), ProviderError> {
+        let now = self.clock.now();
+        let mut inner = self.lock();
+        let stop_after = inner.options.stop_after;
+        let known = inner.machines.terminate(id, now, stop_after);
+        drop(inner);
+        self.changed.notify_one();
+        if known { Ok(()) } else { Err(gone(id)) }
+    }
+
+    async fn get(&self, id: &MachineId) -> Result<Machine, ProviderError> {
+        let now = self.clock.now();
+        self.lock().machines.get(id, now).ok_or_else(|| gone(id))
+    }
+
+    async fn list(&self) -> Result<Vec<Machine>, ProviderError> {
+        Ok(self.machines())
+    }
+
+    async fn drift(&self, machine: &Machine) -> Result<Option<String>, ProviderError> {
+        let inner = self.lock();
+        let sold = inner
+            .options
+            .catalog
+            .types
+            .iter()
+            .any(|kind| kind.name == machine.instance_type);
+        Ok((!sold).then(|| {
+            format!(
+                "instance type {} is not sold any more",
+                machine.instance_type
+            )
+        }))
+    }
+
+    async fn notices(&self) -> Result<Vec<Notice>, ProviderError> {
+        let now = self.clock.now();
+        Ok(self.lock().machines.notices(now))
+    }
+
+    fn timeouts(&self) -> Timeouts {
+        let slowest = self.lock().options.boot_max;
+        Timeouts {
+            launch: Duration::from_mins(5),
+            registration: slowest * 3 + Duration::from_mins(5),
+        }
+    }
+
+    fn repair_policies(&self) -> &[RepairPolicy] {
+        &REPAIR
+    }
+}
+
+fn gone(id: &MachineId) -> ProviderError {
+    ProviderError::NotFound(format!("there is no machine {id}"))
+}
+
+fn signed(duration: Duration) -> SignedDuration {
+    SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,233 @@
+//! The machines that the cloud has sold, and what happens to each of them when.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use joiner_core::labels;
+use joiner_core::problem::{CapacityType, InstanceType, Offering};
+use joiner_core::resources::{CPU, Resources};
+use joiner_core::taints::Taint;
+use joiner_providers::{
+    LaunchRequest, Machine, MachineId, MachineState, NodeLink, Notice, NoticeKind, Uid,
+};
+use rand::RngExt;
+use serde_json::{Value, json};
+
+use super::market::Stream;
+use super::{SimCloudOptions, signed};
+use crate::cluster::kubelet::NodeSpec;
+
+/// Something to be done in the world of kubelets.
+pub(super) enum Order {
+    Boot(Box<NodeSpec>),
+    Kill(String),
+}
+
+struct Sold {
+    machine: Machine,
+    spec: NodeSpec,
+    /// When it becomes a node; `None` if it never will or has.
+    boots: Option<Timestamp>,
+    booted: bool,
+    /// When it is taken back, and when that is announced.
+    taken: Option<Timestamp>,
+    announced: Option<Timestamp>,
+    /// When it is gone for good.
+    ends: Option<Timestamp>,
+}
+
+/// All machines of the cloud, by their id.
+#[derive(Default)]
+pub(super) struct Machines(BTreeMap<MachineId, Sold>);
+
+impl Machines {
+    pub(super) fn launch(
+        &mut self,
+        request: &LaunchRequest,
+        kind: &InstanceType,
+        offering: &Offering,
+        options: &SimCloudOptions,
+        now: Timestamp,
+    ) -> Machine {
+        let id = MachineId(format!("sim:///{}/{}", offering.zone, request.uid.0).into());
+        let machine = machine(&id, request, kind, offering, now);
+        let mut boot = options.market.random(Stream::Boot, &request.uid.0, 0);
+        let span = options.boot_max.saturating_sub(options.boot_min).as_secs();
+        let boot = options.boot_min + Duration::from_secs(boot.random_range(0..=span));
+        let draw = options
+            .market
+            .random(Stream::Stillborn, &request.uid.0, 0)
+            .random_range(0..100);
+        let life = match offering.capacity_type {
+            CapacityType::Spot => options.market.life(&request.uid.0),
+            _ => None,
+        };
+        let taken = life.map(|life| now.saturating_add(signed(life)).unwrap_or(Timestamp::MAX));
+        let sold = Sold {
+            spec: node_spec(&machine, request, options.ready_after),
+            machine: machine.clone(),
+            boots: (draw >= options.stillborn_percent).then(|| later(now, boot)),
+            booted: false,
+            announced: taken.map(|at| earlier(at, options.market.notice)),
+            taken,
+            ends: None,
+        };
+        self.0.insert(id, sold);
+        machine
+    }
+
+    pub(super) fn by_uid(&self, uid: &Uid, now: Timestamp) -> Option<Machine> {
+        self.0
+            .values()
+            .find(|sold| sold.machine.uid.as_ref() == Some(uid))
+            .map(|sold| sold.shown(now))
+    }
+
+    pub(super) fn get(&self, id: &MachineId, now: Timestamp) -> Option<Machine> {
+        self.0.get(id).map(|sold| sold.shown(now))
+    }
+
+    pub(super) fn list(&self, now: Timestamp) -> Vec<Machine> {
+        self.0.values().map(|sold| sold.shown(now)).collect()
+    }
+
+    /// Begins to take a machine down; whether there was one.
+    pub(super) fn terminate(&mut self, id: &MachineId, now: Timestamp, after: Duration) -> bool {
+        let Some(sold) = self.0.get_mut(id) else {
+            return false;
+        };
+        sold.ends.get_or_insert_with(|| later(now, after));
+        sold.boots = None;
+        true
+    }
+
+    pub(super) fn interrupt(&mut self, id: &MachineId, now: Timestamp, notice: Duration) {
+        if let Some(sold) = self.0.get_mut(id) {
+            sold.announced = Some(now);
+            sold.taken = Some(later(now, notice));
+        }
+    }
+
+    /// What has been announced and not yet happened.
+    pub(super) fn notices(&self, now: Timestamp) -> Vec<Notice> {
+        self.0
+            .values()
+            .filter(|sold| sold.announced.is_some_and(|at| at <= now) && sold.ends.is_none())
+            .map(|sold| Notice {
+                id: sold.machine.id.clone(),
+                kind: NoticeKind::Interruption,
+                at: sold.taken,
+            })
+            .collect()
+    }
+
+    /// What is to be done now, and when there is something to do again.
+    pub(super) fn due(&mut self, now: Timestamp) -> (Vec<Order>, Option<Timestamp>) {
+        let mut orders = Vec::new();
+        let mut next = None;
+        self.0.retain(|_, sold| {
+            if sold.boots.is_some_and(|at| at <= now) {
+                sold.boots = None;
+                sold.booted = true;
+                orders.push(Order::Boot(Box::new(sold.spec.clone())));
+            }
+            let over = [sold.ends, sold.taken].into_iter().flatten().min();
+            if over.is_some_and(|at| at <= now) {
+                if sold.booted {
+                    orders.push(Order::Kill(sold.spec.name.clone()));
+                }
+                return false;
+            }
+            next = [next, sold.boots, over].into_iter().flatten().min();
+            true
+        });
+        (orders, next)
+    }
+}
+
+impl Sold {
+    fn shown(&self, now: Timestamp) -> Machine {
+        let state = if self.ends.is_some() {
+            MachineState::Stopping
+        } else if self.booted || self.boots.is_some_and(|at| at <= now) {
+            MachineState::Running
+        } else {
+            MachineState::Pending("booting".to_owned())
+        };
+        Machine {
+            state,
+            ..self.machine.clone()
+        }
+    }
+}
+
+fn later(at: Timestamp, by: Duration) -> Timestamp {
+    at.saturating_add(signed(by)).unwrap_or(Timestamp::MAX)
+}
+
+fn earlier(at: Timestamp, by: Duration) -> Timestamp {
+    at.saturating_sub(signed(by)).unwrap_or(Timestamp::MIN)
+}
+
+fn machine(
+    id: &MachineId,
+    request: &LaunchRequest,
+    kind: &InstanceType,
+    offering: &Offering,
+    now: Timestamp,
+) -> Machine {
+    Machine {
+        id: id.clone(),
+        uid: Some(request.uid.clone()),
+        state: MachineState::Pending("booting".to_owned()),
+        links: vec![NodeLink::ProviderId(id.0.clone())],
+        instance_type: kind.name.clone(),
+        zone: offering.zone.clone(),
+        region: offering.region.clone(),
+        capacity_type: offering.capacity_type,
+        price: Some(offering.price),
+        capacity: kind.capacity.clone(),
+        allocatable: kind.allocatable(),
+        labels: kind.labels.clone(),
+        created: Some(now),
+    }
+}
+
+fn node_spec(machine: &Machine, request: &LaunchRequest, ready_after: Duration) -> NodeSpec {
+    let mut spec = NodeSpec::named(&*request.name)
+        .label(labels::INSTANCE_TYPE, &machine.instance_type)
+        .label(labels::ZONE, &machine.zone)
+        .label(labels::CAPACITY_TYPE, &machine.capacity_type.to_string());
+    if !machine.region.is_empty() {
+        spec = spec.label(labels::REGION, &machine.region);
+    }
+    for (key, value) in machine.labels.iter().chain(&request.labels) {
+        spec = spec.label(key, value);
+    }
+    spec.architecture = machine.labels.get(labels::ARCH).map(ToString::to_string);
+    spec.provider_id = machine.id.to_string();
+    spec.taints = request.taints.iter().map(taint).collect();
+    spec.capacity = amounts(&machine.capacity);
+    spec.allocatable = amounts(&machine.allocatable);
+    spec.ready_after = signed(ready_after);
+    spec
+}
+
+fn taint(taint: &Taint) -> Value {
+    let mut written = json!({"key": taint.key, "effect": taint.effect});
+    if !taint.value.is_empty() {
+        written["value"] = json!(taint.value);
+    }
+    written
+}
+
+fn amounts(resources: &Resources) -> BTreeMap<String, String> {
+    resources
+        .iter()
+        .map(|(name, amount)| {
+            let unit = if &**name == CPU { "m" } else { "" };
+            (name.to_string(), format!("{amount}{unit}"))
+        })
+        .collect()
+}
