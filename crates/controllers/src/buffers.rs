@@ -1,0 +1,207 @@
+//! Capacity buffers: room that is kept free for pods that are not there yet.
+//!
+//! karpenter: pkg/controllers/capacitybuffer
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use joiner_core::name::Name;
+use joiner_core::problem::PodSpec;
+use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
+use k8s_openapi::api::core::v1::{PodTemplate, PodTemplateSpec};
+use kube::Api;
+use tracing::warn;
+
+use crate::context::{Context, Mode};
+use crate::record::{BufferRecord, Condition, Conditions, Truth};
+use crate::view::World;
+use crate::view::pods::{Limits, lower_template};
+
+/// How often what a buffer refers to is looked up.
+const PERIOD: Duration = Duration::from_secs(30);
+/// Buffers are the first to make room.
+const PRIORITY: i32 = i32::MIN;
+
+/// The pods to keep room for: name, what one needs, how many.
+pub fn room(world: &World) -> Vec<(Name, Arc<PodSpec>, u32)> {
+    let rooms = world.rooms.iter().filter(|(_, (_, count))| *count > 0);
+    rooms
+        .map(|(key, (pod, count))| (format!("buffer:{key}").into(), pod.clone(), *count))
+        .collect()
+}
+
+/// Looks up what buffers refer to, for ever.
+pub async fn run(context: Arc<Context>) {
+    loop {
+        if context.may_act() {
+            let buffers: Vec<Arc<BufferRecord>> =
+                context.view.read().buffers.iter().cloned().collect();
+            for buffer in buffers {
+                resolve(&context, &buffer).await;
+            }
+        }
+        tokio::time::sleep(PERIOD).await;
+    }
+}
+
+async fn resolve(context: &Context, buffer: &BufferRecord) {
+    let found = look_up(context, buffer).await;
+    let now = context.now();
+    let (pod, replicas, status, reason, message) = match found {
+        Ok((template, running)) => {
+            let pod = lower_template(&template, buffer.key.namespace.clone(), Limits::Ignored);
+            let pod = pod.map(|mut spec| {
+                spec.priority = PRIORITY;
+                Arc::new(spec)
+            });
+            let count = pod.as_deref().map_or(0, |pod| size(buffer, pod, running));
+            (pod, count, Truth::True, "Resolved", String::new())
+        }
+        Err((reason, message)) => (None, 0, Truth::False, reason, message),
+    };
+    let mut conditions = buffer.conditions.clone();
+    conditions.ensure(condition(
+        "ReadyForProvisioning",
+        status,
+        reason,
+        message,
+        buffer.generation,
+        now,
+    ));
+    context
+        .view
+        .note_room(&buffer.key, pod.map(|pod| (pod, replicas)));
+    if conditions == buffer.conditions || context.settings.mode == Mode::ObserveOnly {
+        return;
+    }
+    write(context, buffer, replicas, &conditions).await;
+}
+
+async fn write(context: &Context, buffer: &BufferRecord, replicas: u32, conditions: &Conditions) {
+    let Some(dialect) = context.dialect(&buffer.key) else {
+        return;
+    };
+    if let Err(error) = dialect.write_buffer(buffer, replicas, conditions).await {
+        warn!(buffer = %buffer.key, %error, "the status of a buffer was not written");
+    }
+}
+
+fn condition(
+    kind: &str,
+    status: Truth,
+    reason: &str,
+    message: String,
+    generation: i64,
+    now: Timestamp,
+) -> Condition {
+    Condition {
+        kind: kind.into(),
+        status,
+        reason: reason.into(),
+        message,
+        since: now,
+        generation,
+    }
+}
+
+/// How many pods a buffer stands for.
+fn size(buffer: &BufferRecord, pod: &PodSpec, running: u32) -> u32 {
+    let share = buffer.percentage.map(|percent| {
+        let exact = u64::from(running) * u64::from(percent);
+        u32::try_from(exact.div_ceil(100))
+            .unwrap_or(u32::MAX)
+            .max(1)
+    });
+    let wanted = buffer.replicas.max(share);
+    let most = buffer
+        .limits
+        .iter()
+        .filter_map(|(name, limit)| {
+            let each = pod.requests.get(name);
+            (each > 0).then(|| u32::try_from(limit / each).unwrap_or(0))
+        })
+        .min();
+    match (wanted, most) {
+        (Some(wanted), Some(most)) => wanted.min(most),
+        (Some(wanted), None) => wanted,
+        (None, Some(most)) => most,
+        (None, None) => 0,
+    }
+}
+
+type Missing = (&'static str, String);
+
+/// One of the buffer's pods, and how many of its kind run.
+async fn look_up(
+    context: &Context,
+    buffer: &BufferRecord,
+) -> Result<(PodTemplateSpec, u32), Missing> {
+    let client = || context.clients.reads.clone();
+    let namespace = &*buffer.key.namespace;
+    let count = |replicas: Option<i32>| u32::try_from(replicas.unwrap_or(1)).unwrap_or(0);
+    if let Some(name) = &buffer.template {
+        let missing = |said: String| ("PodTemplateNotFound", said);
+        let api: Api<PodTemplate> = Api::namespaced(client(), namespace);
+        let found = api
+            .get(name)
+            .await
+            .map_err(|error| missing(error.to_string()))?;
+        let template = found
+            .template
+            .ok_or_else(|| missing(format!("pod template {name} is empty")))?;
+        return Ok((template, 0));
+    }
+    let Some(scalable) = &buffer.scalable else {
+        return Err((
+            "ResolutionFailed",
+            "names neither a pod template nor a workload".to_owned(),
+        ));
+    };
+    let missing = |error: kube::Error| ("ScalableRefNotFound", error.to_string());
+    let name = &*scalable.name;
+    let empty = || {
+        (
+            "ResolutionFailed",
+            format!("{} {name} has no template", scalable.kind),
+        )
+    };
+    match (&*scalable.group, &*scalable.kind) {
+        ("apps", "Deployment") => {
+            let api: Api<Deployment> = Api::namespaced(client(), namespace);
+            let spec = api
+                .get(name)
+                .await
+                .map_err(missing)?
+                .spec
+                .ok_or_else(empty)?;
+            Ok((spec.template, count(spec.replicas)))
+        }
+        ("apps", "StatefulSet") => {
+            let api: Api<StatefulSet> = Api::namespaced(client(), namespace);
+            let spec = api
+                .get(name)
+                .await
+                .map_err(missing)?
+                .spec
+                .ok_or_else(empty)?;
+            Ok((spec.template, count(spec.replicas)))
+        }
+        ("apps", "ReplicaSet") => {
+            let api: Api<ReplicaSet> = Api::namespaced(client(), namespace);
+            let spec = api
+                .get(name)
+                .await
+                .map_err(missing)?
+                .spec
+                .ok_or_else(empty)?;
+            Ok((spec.template.ok_or_else(empty)?, count(spec.replicas)))
+        }
+        (group, kind) => {
+            let message = format!(
+                "{kind} of {group:?} cannot be buffered: use a Deployment, StatefulSet or ReplicaSet"
+            );
+            Err(("ResolutionFailed", message))
+        }
+    }
+}

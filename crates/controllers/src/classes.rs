@@ -1,0 +1,297 @@
+//! Providers by node class, and what each of them sells. A slow or broken cloud delays nobody else.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use joiner_core::name::Name;
+use joiner_core::problem::Catalog;
+use joiner_providers::{Provider, ProviderError};
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+use tokio::sync::Semaphore;
+use tracing::{info, warn};
+
+use crate::clients::Clients;
+use crate::clock::SharedClock;
+use crate::dialect::{ClassFactory, Secrets, is_of};
+use crate::record::{ClassKey, ClassRecord, Truth};
+use crate::view::View;
+
+/// How many calls to one cloud may be under way at once.
+const CALLS: usize = 20;
+/// The longest that one call to a cloud may take.
+pub(crate) const CALL_TIMEOUT: Duration = Duration::from_mins(2);
+
+/// A provider and what it sells.
+pub struct Slot {
+    /// Which class.
+    pub key: ClassKey,
+    /// Identity and generation of the class that it was made from.
+    pub made_from: (Name, i64),
+    /// The provider.
+    pub provider: Arc<dyn Provider>,
+    /// Bounds calls that are under way.
+    pub calls: Semaphore,
+    stock: RwLock<Stock>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Stock {
+    catalog: Option<Arc<Catalog>>,
+    read: Option<Timestamp>,
+    trouble: Option<String>,
+    busy: bool,
+}
+
+impl Slot {
+    fn new(class: &ClassRecord, provider: Arc<dyn Provider>) -> Self {
+        Slot {
+            key: class.key.clone(),
+            made_from: (class.uid.clone(), class.generation),
+            provider,
+            calls: Semaphore::new(CALLS),
+            stock: RwLock::default(),
+        }
+    }
+
+    /// What it sells, as last read.
+    pub fn catalog(&self) -> Option<Arc<Catalog>> {
+        self.stock().catalog.clone()
+    }
+
+    fn stock(&self) -> Stock {
+        self.stock
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Stock)) {
+        change(&mut self.stock.write().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Calls the provider, bounded in number and time.
+    pub async fn call<T>(
+        &self,
+        call: impl Future<Output = Result<T, ProviderError>>,
+    ) -> Result<T, ProviderError> {
+        let _permit = self
+            .calls
+            .acquire()
+            .await
+            .map_err(|_| ProviderError::Transient("shutting down".into()))?;
+        tokio::time::timeout(CALL_TIMEOUT, call)
+            .await
+            .unwrap_or_else(|_| Err(ProviderError::Transient("no answer from the cloud".into())))
+    }
+}
+
+/// Why a class cannot be used: a word for programs and a sentence for people.
+pub type Unusable = (&'static str, String);
+
+/// All providers.
+pub struct Classes {
+    factories: Vec<Arc<dyn ClassFactory>>,
+    secrets: Arc<dyn Secrets>,
+    slots: RwLock<BTreeMap<ClassKey, Arc<Slot>>>,
+    trouble: RwLock<BTreeMap<ClassKey, String>>,
+    clock: SharedClock,
+}
+
+impl Classes {
+    /// None yet.
+    pub fn new(
+        factories: Vec<Arc<dyn ClassFactory>>,
+        secrets: Arc<dyn Secrets>,
+        clock: SharedClock,
+    ) -> Self {
+        Classes {
+            factories,
+            secrets,
+            slots: RwLock::default(),
+            trouble: RwLock::default(),
+            clock,
+        }
+    }
+
+    /// The provider of a class.
+    pub fn slot(&self, key: &ClassKey) -> Option<Arc<Slot>> {
+        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
+        slots.get(key).cloned()
+    }
+
+    /// All providers.
+    pub fn slots(&self) -> Vec<Arc<Slot>> {
+        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
+        slots.values().cloned().collect()
+    }
+
+    /// Whether anybody here knows classes of this kind.
+    pub fn supports(&self, key: &ClassKey) -> bool {
+        self.factories
+            .iter()
+            .any(|factory| is_of(key, &factory.kind()))
+    }
+
+    /// Why nothing can be bought from a class, if so.
+    pub fn unusable(&self, key: &ClassKey, record: Option<&ClassRecord>) -> Option<Unusable> {
+        let Some(record) = record else {
+            return Some((
+                "NodeClassNotFound",
+                format!("node class {key} does not exist"),
+            ));
+        };
+        if record.deleting {
+            return Some((
+                "NodeClassTerminating",
+                format!("node class {key} is being deleted"),
+            ));
+        }
+        if let Some(ready) = &record.ready
+            && ready.status == Truth::False
+        {
+            return Some((
+                "NodeClassNotReady",
+                format!("node class {key}: {}", ready.message),
+            ));
+        }
+        let trouble = self.trouble.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(said) = trouble.get(key) {
+            return Some(("NodeClassNotReady", format!("node class {key}: {said}")));
+        }
+        match self.slot(key) {
+            None => Some((
+                "NodeClassReadinessUnknown",
+                format!("node class {key} has not been read yet"),
+            )),
+            Some(slot) => match slot.stock() {
+                Stock {
+                    catalog: Some(_), ..
+                } => None,
+                Stock {
+                    trouble: Some(said),
+                    ..
+                } => Some(("NodeClassNotReady", format!("node class {key}: {said}"))),
+                _ => Some((
+                    "NodeClassReadinessUnknown",
+                    format!("the catalogue of {key} has not been read yet"),
+                )),
+            },
+        }
+    }
+
+    /// Makes providers for classes that are new or have changed, and drops those that nobody needs any more.
+    pub async fn reconcile(&self, view: &View) {
+        let (records, wanted) = {
+            let world = view.read();
+            let records: Vec<Arc<ClassRecord>> = world.classes.iter().cloned().collect();
+            // Machines outlive their class: whoever deleted it still wants them to be taken away.
+            let mut wanted: Vec<ClassKey> = records.iter().map(|class| class.key.clone()).collect();
+            wanted.extend(world.machines.iter().map(|machine| machine.class.clone()));
+            (records, wanted)
+        };
+        let stale = records.iter().filter(|record| {
+            let made = self.slot(&record.key).map(|slot| slot.made_from.clone());
+            made.as_ref() != Some(&(record.uid.clone(), record.generation))
+        });
+        futures::future::join_all(stale.map(|record| self.build(record))).await;
+        let keep = |key: &ClassKey| wanted.contains(key);
+        let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
+        slots.retain(|key, _| keep(key));
+        let mut trouble = self.trouble.write().unwrap_or_else(PoisonError::into_inner);
+        trouble.retain(|key, _| keep(key));
+    }
+
+    async fn build(&self, record: &ClassRecord) {
+        let Some(factory) = self
+            .factories
+            .iter()
+            .find(|one| is_of(&record.key, &one.kind()))
+        else {
+            return;
+        };
+        let built = tokio::time::timeout(CALL_TIMEOUT, factory.build(record, &*self.secrets)).await;
+        let mut trouble = self.trouble.write().unwrap_or_else(PoisonError::into_inner);
+        match built {
+            Ok(Ok(provider)) => {
+                info!(class = %record.key, provider = provider.name(), "node class is in use");
+                trouble.remove(&record.key);
+                let slot = Slot::new(record, provider);
+                let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
+                slots.insert(record.key.clone(), Arc::new(slot));
+            }
+            Ok(Err(error)) => {
+                warn!(class = %record.key, %error, "node class cannot be used");
+                trouble.insert(record.key.clone(), error.to_string());
+            }
+            Err(_) => {
+                trouble.insert(record.key.clone(), "its provider did not answer".to_owned());
+            }
+        }
+    }
+
+    /// Reads the catalogue of one class again, unless that is being done.
+    pub async fn refresh(&self, slot: &Slot) {
+        let mut free = false;
+        slot.change(|stock| {
+            free = !stock.busy;
+            stock.busy = true;
+        });
+        if !free {
+            return;
+        }
+        let read = slot.call(slot.provider.catalog()).await;
+        let now = self.clock.now();
+        slot.change(|stock| {
+            stock.busy = false;
+            match read {
+                Ok(mut catalog) => {
+                    catalog.name = slot.key.catalog();
+                    sanitize(&mut catalog);
+                    stock.trouble = None;
+                    stock.read = Some(now);
+                    if stock.catalog.as_deref() != Some(&catalog) {
+                        stock.catalog = Some(Arc::new(catalog));
+                    }
+                }
+                // What was read before stays in use: a cloud that stumbles has not lost its wares.
+                Err(error) => stock.trouble = Some(error.to_string()),
+            }
+        });
+    }
+}
+
+/// A price below nothing is a mistake, not a bargain.
+fn sanitize(catalog: &mut Catalog) {
+    for offering in catalog.types.iter_mut().flat_map(|one| &mut one.offerings) {
+        if offering.price < joiner_core::money::Money::ZERO {
+            offering.available = false;
+            offering.price = joiner_core::money::Money::ZERO;
+        }
+    }
+}
+
+/// Secrets from the cluster.
+pub struct ClusterSecrets(pub Clients);
+
+#[async_trait]
+impl Secrets for ClusterSecrets {
+    async fn get(&self, namespace: &str, name: &str, key: &str) -> Result<String, String> {
+        let api: Api<Secret> = Api::namespaced(self.0.reads.clone(), namespace);
+        let secret = api
+            .get(name)
+            .await
+            .map_err(|error| format!("secret {namespace}/{name} cannot be read: {error}"))?;
+        let value = secret
+            .data
+            .and_then(|mut data| data.remove(key))
+            .ok_or_else(|| format!("secret {namespace}/{name} has no key {key:?}"))?;
+        // Whoever pastes a token pastes its newline too, and an HTTP header refuses it.
+        String::from_utf8(value.0)
+            .map(|text| text.trim().to_owned())
+            .map_err(|_| format!("key {key:?} of secret {namespace}/{name} is not text"))
+    }
+}

@@ -1,0 +1,212 @@
+//! What every part of the engine works with.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use joiner_core::name::Name;
+use joiner_core::plan::Plan;
+use joiner_core::problem::{Problem, Settings as CoreSettings};
+use tokio::sync::Mutex;
+
+use crate::backoff::Backoffs;
+use crate::classes::Classes;
+use crate::clients::Clients;
+use crate::clock::SharedClock;
+use crate::dialect::{Dialect, ObjectRef, Window};
+use crate::events::{Events, Severity};
+use crate::health::Health;
+use crate::lifecycle::queue::Queue;
+use crate::metrics::Metrics;
+use crate::names::Names;
+use crate::record::{Key, MachineRecord, PoolRecord};
+use crate::tasks::Tasks;
+use crate::view::View;
+
+/// Decides. Pure: called on a thread of its own, and again after a crash with the same answer.
+pub trait Decide: Send + Sync {
+    /// Where waiting pods go, and what to buy for those that fit nowhere.
+    fn provision(&self, problem: &Problem) -> Plan;
+    /// Which nodes to take away, and what to buy in their place.
+    fn disrupt(&self, problem: &Problem) -> Plan;
+}
+
+/// Whether anything is changed at all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// As planned.
+    #[default]
+    Act,
+    /// Only say what would be done.
+    ObserveOnly,
+}
+
+/// How the engine behaves.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How to decide.
+    pub core: CoreSettings,
+    /// Whether anything is changed at all.
+    pub mode: Mode,
+    /// Nothing is bought or taken away for the time being, in the whole cluster.
+    pub paused: bool,
+    /// How long pods are gathered, where it differs from what the dialect says.
+    pub window: Option<Window>,
+    /// How often nodes are looked at that might go.
+    pub disruption_period: Duration,
+    /// How often catalogues are read.
+    pub catalog_period: Duration,
+    /// How often clouds are asked what machines there are.
+    pub garbage_period: Duration,
+    /// How often clouds are asked what they announce.
+    pub notice_period: Duration,
+    /// How often drift is looked for.
+    pub drift_period: Duration,
+    /// How long a replacement may take before the disruption is undone.
+    pub replacement_timeout: Duration,
+    /// Whether sick nodes are replaced.
+    pub repair: bool,
+    /// The node that this process runs on, if it runs on one: it is never taken away voluntarily.
+    pub own_node: Option<Name>,
+    /// Makes names and nothing else: the same seed gives the same names.
+    pub seed: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            core: CoreSettings::default(),
+            mode: Mode::Act,
+            paused: false,
+            window: None,
+            disruption_period: Duration::from_secs(10),
+            catalog_period: Duration::from_secs(30),
+            garbage_period: Duration::from_mins(1),
+            notice_period: Duration::from_secs(5),
+            drift_period: Duration::from_mins(5),
+            replacement_timeout: Duration::from_mins(20),
+            repair: true,
+            own_node: None,
+            seed: 0,
+        }
+    }
+}
+
+/// Everything that the parts of the engine share.
+pub struct Context {
+    /// Ways to the API server.
+    pub clients: Clients,
+    /// Time.
+    pub clock: SharedClock,
+    /// What is known.
+    pub view: Arc<View>,
+    /// Families of custom resources, by name.
+    pub dialects: BTreeMap<&'static str, Arc<dyn Dialect>>,
+    /// Providers.
+    pub classes: Classes,
+    /// What is left alone for a while.
+    pub backoffs: Backoffs,
+    /// Whether machines of a pool become nodes.
+    pub health: Health,
+    /// What users are told.
+    pub events: Events,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// How to behave.
+    pub settings: Settings,
+    /// Who decides.
+    pub decide: Arc<dyn Decide>,
+    /// Held from looking at limits until the machine objects are written, so that limits are exact.
+    pub purchasing: Mutex<()>,
+    /// Names for machines.
+    pub names: Names,
+    /// Machines that want attention.
+    pub queue: Queue<Key>,
+    /// Everything that runs.
+    pub tasks: Tasks,
+}
+
+impl Context {
+    /// Now.
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// Whether decisions may be made and carried out: everything is known, and we lead.
+    pub fn may_act(&self) -> bool {
+        self.clients.fence.holds() && self.view.synced()
+    }
+
+    /// The dialect of an object.
+    pub fn dialect(&self, key: &Key) -> Option<&Arc<dyn Dialect>> {
+        self.dialects.get(key.dialect)
+    }
+
+    /// Says something about a machine.
+    pub fn tell_machine(
+        &self,
+        machine: &MachineRecord,
+        severity: Severity,
+        reason: &'static str,
+        message: &str,
+    ) {
+        if let Some(dialect) = self.dialect(&machine.key) {
+            self.events
+                .say(&dialect.machine_ref(machine), severity, reason, message);
+        }
+    }
+
+    /// Says something about a pool.
+    pub fn tell_pool(
+        &self,
+        pool: &PoolRecord,
+        severity: Severity,
+        reason: &'static str,
+        message: &str,
+    ) {
+        if let Some(dialect) = self.dialect(&pool.key) {
+            self.events
+                .say(&dialect.pool_ref(pool), severity, reason, message);
+        }
+    }
+
+    /// Says something about a node.
+    pub fn tell_node(
+        &self,
+        name: &str,
+        uid: &str,
+        severity: Severity,
+        reason: &'static str,
+        message: &str,
+    ) {
+        let about = ObjectRef {
+            api_version: "v1".into(),
+            kind: "Node".into(),
+            namespace: "".into(),
+            name: name.into(),
+            uid: uid.into(),
+        };
+        self.events.say(&about, severity, reason, message);
+    }
+
+    /// Decides on a thread of its own, so that watches and leases are not kept waiting.
+    pub async fn decide(
+        &self,
+        problem: Problem,
+        how: fn(&dyn Decide, &Problem) -> Plan,
+    ) -> Option<(Problem, Plan)> {
+        let decide = self.decide.clone();
+        let work = tokio::task::spawn_blocking(move || {
+            let plan = how(&*decide, &problem);
+            (problem, plan)
+        });
+        match work.await {
+            Ok(decided) => Some(decided),
+            Err(error) => {
+                tracing::error!(%error, "deciding failed");
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! What a family of custom resources must do: its objects in, records out; changes in, its objects out.
+//!
+//! Everything else (provisioning, lifecycle, disruption, garbage collection) is written once over this trait.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::stream::BoxStream;
+use joiner_core::name::{Labels, Name};
+use joiner_providers::{Provider, ProviderError, Uid};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+
+use crate::clients::{Clients, WriteError};
+use crate::record::{
+    BufferRecord, ClassKey, ClassRecord, Conditions, Key, MachineRecord, MachineStatus,
+    MetadataChange, NewMachine, OverlayRecord, PoolRecord, PoolStatus,
+};
+
+/// What a watch has seen of one kind of object.
+#[derive(Clone, Debug)]
+pub enum Event<T> {
+    /// A new list begins; what was known before may be out of date.
+    Started,
+    /// In the list.
+    Listed(T),
+    /// The list is complete.
+    Complete,
+    /// New or changed.
+    Changed(T),
+    /// Gone.
+    Gone(T),
+    /// There, and not to be understood.
+    Malformed(Malformed),
+}
+
+/// An object that cannot be read.
+#[derive(Clone, Debug)]
+pub struct Malformed {
+    /// Its kind.
+    pub kind: &'static str,
+    /// Namespace and name.
+    pub name: String,
+    /// Its identity.
+    pub uid: Name,
+    /// What is wrong with it.
+    pub message: String,
+}
+
+/// Something that a dialect saw.
+#[derive(Clone, Debug)]
+pub enum Sighting {
+    /// A pool.
+    Pool(Event<PoolRecord>),
+    /// A machine.
+    Machine(Event<MachineRecord>),
+    /// A node class.
+    Class(Event<ClassRecord>),
+    /// A price overlay.
+    Overlay(Event<OverlayRecord>),
+    /// A capacity buffer.
+    Buffer(Event<BufferRecord>),
+}
+
+/// A stream of sightings of one kind of object. It never ends; errors are retried inside.
+pub struct Watch {
+    /// Name of the source, unique.
+    pub source: String,
+    /// What is seen.
+    pub stream: BoxStream<'static, Sighting>,
+}
+
+/// How long pods are gathered before a plan is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Until no new pod came for so long.
+    pub idle: Duration,
+    /// But no longer than this.
+    pub max: Duration,
+}
+
+impl Default for Window {
+    /// Karpenter's.
+    fn default() -> Self {
+        Window {
+            idle: Duration::from_secs(1),
+            max: Duration::from_secs(10),
+        }
+    }
+}
+
+/// What an object of ours is called in events.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectRef {
+    /// `group/version`.
+    pub api_version: String,
+    /// Kind.
+    pub kind: String,
+    /// Namespace; empty for what has none.
+    pub namespace: Name,
+    /// Name.
+    pub name: Name,
+    /// Identity.
+    pub uid: Name,
+}
+
+/// A family of custom resources.
+#[async_trait]
+pub trait Dialect: Send + Sync {
+    /// A short word, unique.
+    fn name(&self) -> &'static str;
+
+    /// How long pods are gathered.
+    fn window(&self) -> Window {
+        Window::default()
+    }
+
+    /// Who events come from.
+    fn event_source(&self) -> &'static str {
+        "karpenter"
+    }
+
+    /// Streams of everything that it reads.
+    fn watch(&self, clients: &Clients) -> Vec<Watch>;
+
+    /// The finalizer that goes on nodes; the same word is on machine objects.
+    fn finalizer(&self) -> &'static str;
+
+    /// Labels that only this family puts on a machine's node.
+    fn node_labels(&self, machine: &MachineRecord) -> Labels;
+
+    /// Who owns the node of a machine.
+    fn owner(&self, machine: &MachineRecord) -> OwnerReference;
+
+    /// What a machine is called in events.
+    fn machine_ref(&self, machine: &MachineRecord) -> ObjectRef;
+
+    /// What a pool is called in events.
+    fn pool_ref(&self, pool: &PoolRecord) -> ObjectRef;
+
+    /// Writes a machine object, finalizer and all. Whoever writes the same name twice gets [`WriteError::Exists`].
+    async fn create_machine(&self, machine: &NewMachine) -> Result<MachineRecord, WriteError>;
+
+    /// Reads one machine object where it cannot be stale.
+    async fn get_machine(&self, key: &Key) -> Result<MachineRecord, WriteError>;
+
+    /// Changes the metadata of a machine object if it is still as it was when `machine` was read.
+    async fn patch_machine(
+        &self,
+        machine: &MachineRecord,
+        change: &MetadataChange,
+    ) -> Result<MachineRecord, WriteError>;
+
+    /// Writes the status of a machine object if it is still as it was when `machine` was read.
+    async fn write_machine_status(
+        &self,
+        machine: &MachineRecord,
+        status: &MachineStatus,
+    ) -> Result<MachineRecord, WriteError>;
+
+    /// Asks for a machine object to be deleted: this very one, not another of its name.
+    async fn delete_machine(&self, machine: &MachineRecord) -> Result<(), WriteError>;
+
+    /// Writes the status of a pool.
+    async fn write_pool_status(
+        &self,
+        pool: &PoolRecord,
+        status: &PoolStatus,
+    ) -> Result<PoolRecord, WriteError>;
+
+    /// Metadata that the family keeps on its pools and machines to tell drift; what is to be changed, if anything.
+    fn stamp(&self, _pool: &PoolRecord, _machine: &MachineRecord) -> Option<MetadataChange> {
+        None
+    }
+
+    /// Sees to it that the pool object carries what [`Dialect::stamp`] compares with. `None` if it does already.
+    async fn stamp_pool(&self, _pool: &PoolRecord) -> Result<Option<PoolRecord>, WriteError> {
+        Ok(None)
+    }
+
+    /// Whether the pool's template has changed since the machine was made, as far as the family can tell.
+    fn template_drift(&self, pool: &PoolRecord, machine: &MachineRecord) -> Option<String>;
+
+    /// Writes the conditions of an overlay.
+    async fn write_overlay(
+        &self,
+        _overlay: &OverlayRecord,
+        _conditions: &Conditions,
+    ) -> Result<(), WriteError> {
+        Ok(())
+    }
+
+    /// Writes what has become of a buffer: its conditions and for how many pods it stands.
+    async fn write_buffer(
+        &self,
+        _buffer: &BufferRecord,
+        _replicas: u32,
+        _conditions: &Conditions,
+    ) -> Result<(), WriteError> {
+        Ok(())
+    }
+}
+
+/// A kind of node class, as the API server knows it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ClassKind {
+    /// API group.
+    pub group: &'static str,
+    /// Version.
+    pub version: &'static str,
+    /// Kind.
+    pub kind: &'static str,
+    /// Resource name.
+    pub plural: &'static str,
+}
+
+/// Reads secrets for providers.
+#[async_trait]
+pub trait Secrets: Send + Sync {
+    /// The value of a key of a secret, or why it cannot be had.
+    async fn get(&self, namespace: &str, name: &str, key: &str) -> Result<String, String>;
+}
+
+/// Makes providers out of node classes of one kind.
+#[async_trait]
+pub trait ClassFactory: Send + Sync {
+    /// Which classes.
+    fn kind(&self) -> ClassKind;
+
+    /// A provider for the class. Errors are put on the class's pools as the reason why they do not buy.
+    async fn build(
+        &self,
+        class: &ClassRecord,
+        secrets: &dyn Secrets,
+    ) -> Result<Arc<dyn Provider>, ProviderError>;
+}
+
+/// Whether `kind` is the kind of `class`.
+pub fn is_of(class: &ClassKey, kind: &ClassKind) -> bool {
+    &*class.group == kind.group && &*class.kind == kind.kind
+}
+
+/// The UID of an object as a provider's mark.
+pub fn uid(text: &str) -> Uid {
+    Uid(text.into())
+}

@@ -1,0 +1,3 @@
+//! Families of custom resources, one module each.
+
+pub mod karpenter;

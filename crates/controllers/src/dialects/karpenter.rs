@@ -1,0 +1,356 @@
+//! Karpenter's own kinds: NodePool and NodeClaim, with node classes of any kind that there is a provider for.
+
+mod convert;
+mod hash;
+mod machine;
+mod pool;
+mod terms;
+
+use async_trait::async_trait;
+use futures::StreamExt as _;
+use joiner_api::karpenter::{CapacityBuffer, NodeClaim, NodeOverlay, NodePool};
+use joiner_core::name::Labels;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::api::{
+    Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions,
+};
+use kube::core::GroupVersionKind;
+use serde_json::json;
+
+pub use hash::VERSION as HASH_VERSION;
+
+use crate::clients::{Clients, WriteError};
+use crate::dialect::{ClassKind, Dialect, Malformed, ObjectRef, Sighting, Watch, Window};
+use crate::record::{
+    BufferRecord, Conditions, Key, MachineRecord, MachineStatus, MetadataChange, NewMachine,
+    OverlayRecord, PoolRecord, PoolStatus,
+};
+use crate::view::watch::{Need, events, guarded};
+
+/// Name of the dialect.
+pub const NAME: &str = "karpenter";
+/// Finalizer on machine objects and nodes.
+pub const FINALIZER: &str = "karpenter.sh/termination";
+
+/// Karpenter's dialect.
+pub struct Karpenter {
+    clients: Clients,
+    classes: Vec<ClassKind>,
+    window: Window,
+}
+
+impl Karpenter {
+    /// For node classes of these kinds.
+    pub fn new(clients: Clients, classes: Vec<ClassKind>) -> Self {
+        Karpenter {
+            clients,
+            classes,
+            window: Window::default(),
+        }
+    }
+
+    /// The same with another batching window.
+    #[must_use]
+    pub fn with_window(mut self, window: Window) -> Self {
+        self.window = window;
+        self
+    }
+
+    fn claims(&self) -> Api<NodeClaim> {
+        Api::all(self.clients.writes.clone())
+    }
+
+    fn pools(&self) -> Api<NodePool> {
+        Api::all(self.clients.writes.clone())
+    }
+
+    fn supports(&self, pool: &NodePool) -> bool {
+        let class = &pool.spec.template.spec.node_class_ref;
+        self.classes
+            .iter()
+            .any(|kind| kind.group == class.group && kind.kind == class.kind)
+    }
+
+    fn watch_class(clients: &Clients, kind: &ClassKind) -> Watch {
+        let gvk = GroupVersionKind::gvk(kind.group, kind.version, kind.kind);
+        let resource = ApiResource::from_gvk_with_plural(&gvk, kind.plural);
+        let api: Api<DynamicObject> = Api::all_with(clients.reads.clone(), &resource);
+        let (group, name) = (kind.group, kind.kind);
+        let stream = events(
+            api,
+            kind.kind,
+            Need::Optional,
+            move |object: DynamicObject| {
+                Ok::<_, Malformed>(terms::lower_class(&object, group, name))
+            },
+        );
+        Watch {
+            source: format!("{NAME}/{}.{}", kind.plural, kind.group),
+            stream: stream.map(Sighting::Class).boxed(),
+        }
+    }
+}
+
+#[async_trait]
+impl Dialect for Karpenter {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn window(&self) -> Window {
+        self.window
+    }
+
+    fn watch(&self, clients: &Clients) -> Vec<Watch> {
+        let client = || clients.reads.clone();
+        // Pools and claims of classes that nobody here provides belong to another controller.
+        let kinds = self.classes.clone();
+        let ours = move |group: &str, kind: &str| {
+            kinds
+                .iter()
+                .any(|one| one.group == group && one.kind == kind)
+        };
+        let mine = ours.clone();
+        let pools = guarded(Api::all(client()), Need::Required, move |pool: NodePool| {
+            let class = pool.spec.template.spec.node_class_ref.clone();
+            pool::lower(&pool, ours(&class.group, &class.kind))
+        });
+        let claims = guarded(
+            Api::all(client()),
+            Need::Required,
+            move |claim: NodeClaim| {
+                let class = claim.spec.node_class_ref.clone();
+                machine::lower(&claim, mine(&class.group, &class.kind))
+            },
+        );
+        let overlays = guarded(
+            Api::all(client()),
+            Need::Optional,
+            |overlay: NodeOverlay| terms::lower_overlay(&overlay),
+        );
+        let buffers = guarded(
+            Api::all(client()),
+            Need::Optional,
+            |buffer: CapacityBuffer| terms::lower_buffer(&buffer),
+        );
+        let watch = |source: &str, stream| Watch {
+            source: format!("{NAME}/{source}"),
+            stream,
+        };
+        let mut all = vec![
+            watch(
+                "nodepools",
+                pools
+                    .filter_map(|one| async { keep(one).map(Sighting::Pool) })
+                    .boxed(),
+            ),
+            watch(
+                "nodeclaims",
+                claims
+                    .filter_map(|one| async { keep(one).map(Sighting::Machine) })
+                    .boxed(),
+            ),
+            watch("nodeoverlays", overlays.map(Sighting::Overlay).boxed()),
+            watch("capacitybuffers", buffers.map(Sighting::Buffer).boxed()),
+        ];
+        all.extend(
+            self.classes
+                .iter()
+                .map(|kind| Self::watch_class(clients, kind)),
+        );
+        all
+    }
+
+    fn finalizer(&self) -> &'static str {
+        FINALIZER
+    }
+
+    fn node_labels(&self, machine: &MachineRecord) -> Labels {
+        machine::node_labels(machine)
+    }
+
+    fn owner(&self, machine: &MachineRecord) -> OwnerReference {
+        OwnerReference {
+            api_version: "karpenter.sh/v1".into(),
+            kind: "NodeClaim".into(),
+            name: machine.key.name.to_string(),
+            uid: machine.uid.0.to_string(),
+            controller: None,
+            block_owner_deletion: Some(true),
+        }
+    }
+
+    fn machine_ref(&self, machine: &MachineRecord) -> ObjectRef {
+        convert::object_ref("NodeClaim", &machine.key, &machine.uid.0)
+    }
+
+    fn pool_ref(&self, pool: &PoolRecord) -> ObjectRef {
+        convert::object_ref("NodePool", &pool.key, &pool.uid)
+    }
+
+    async fn create_machine(&self, machine: &NewMachine) -> Result<MachineRecord, WriteError> {
+        let claim = machine::render(machine).map_err(WriteError::Refused)?;
+        let written = self.claims().create(&PostParams::default(), &claim).await?;
+        machine::read(&written)
+    }
+
+    async fn get_machine(&self, key: &Key) -> Result<MachineRecord, WriteError> {
+        machine::read(&self.claims().get(&key.name).await?)
+    }
+
+    async fn patch_machine(
+        &self,
+        machine: &MachineRecord,
+        change: &MetadataChange,
+    ) -> Result<MachineRecord, WriteError> {
+        let finalizers = match change.finalizer {
+            None => None,
+            Some(wanted) => {
+                // Others' finalizers are in the object, not in the record.
+                let current = self.claims().get_metadata(&machine.key.name).await?;
+                if current.metadata.uid.as_deref() != Some(&*machine.uid.0) {
+                    return Err(WriteError::Gone("another object has its name".into()));
+                }
+                let mut all = current.metadata.finalizers.unwrap_or_default();
+                all.retain(|one| one != FINALIZER);
+                if wanted {
+                    all.push(FINALIZER.to_owned());
+                }
+                Some(all)
+            }
+        };
+        let patch = machine::metadata_patch(machine, change, finalizers);
+        let written = self
+            .claims()
+            .patch(
+                &machine.key.name,
+                &PatchParams::default(),
+                &Patch::Merge(patch),
+            )
+            .await?;
+        machine::read(&written)
+    }
+
+    async fn write_machine_status(
+        &self,
+        machine: &MachineRecord,
+        status: &MachineStatus,
+    ) -> Result<MachineRecord, WriteError> {
+        let patch = machine::status_patch(machine, status);
+        let written = self
+            .claims()
+            .patch_status(
+                &machine.key.name,
+                &PatchParams::default(),
+                &Patch::Merge(patch),
+            )
+            .await?;
+        machine::read(&written)
+    }
+
+    async fn delete_machine(&self, machine: &MachineRecord) -> Result<(), WriteError> {
+        let parameters = DeleteParams {
+            preconditions: Some(Preconditions {
+                uid: Some(machine.uid.0.to_string()),
+                resource_version: None,
+            }),
+            ..DeleteParams::default()
+        };
+        self.claims().delete(&machine.key.name, &parameters).await?;
+        Ok(())
+    }
+
+    async fn write_pool_status(
+        &self,
+        pool: &PoolRecord,
+        status: &PoolStatus,
+    ) -> Result<PoolRecord, WriteError> {
+        let patch = pool::status_patch(pool, status);
+        let written = self
+            .pools()
+            .patch_status(
+                &pool.key.name,
+                &PatchParams::default(),
+                &Patch::Merge(patch),
+            )
+            .await?;
+        let supported = self.supports(&written);
+        let lowered = pool::lower(&written, supported).map_err(WriteError::Refused)?;
+        lowered.ok_or_else(|| WriteError::Gone("the pool belongs to another controller now".into()))
+    }
+
+    fn stamp(&self, pool: &PoolRecord, machine: &MachineRecord) -> Option<MetadataChange> {
+        hash::stamp(pool, machine)
+    }
+
+    async fn stamp_pool(&self, pool: &PoolRecord) -> Result<Option<PoolRecord>, WriteError> {
+        let Some(stamps) = hash::pool_stamp(pool) else {
+            return Ok(None);
+        };
+        let patch = json!({"metadata": {"uid": &*pool.uid, "annotations": stamps}});
+        let written = self
+            .pools()
+            .patch(
+                &pool.key.name,
+                &PatchParams::default(),
+                &Patch::Merge(patch),
+            )
+            .await?;
+        let supported = self.supports(&written);
+        pool::lower(&written, supported).map_err(WriteError::Refused)
+    }
+
+    fn template_drift(&self, pool: &PoolRecord, machine: &MachineRecord) -> Option<String> {
+        hash::drifted(pool, machine)
+    }
+
+    async fn write_overlay(
+        &self,
+        overlay: &OverlayRecord,
+        conditions: &Conditions,
+    ) -> Result<(), WriteError> {
+        let api: Api<NodeOverlay> = Api::all(self.clients.writes.clone());
+        let patch = json!({"status": {"conditions": convert::render_conditions(conditions)}});
+        api.patch_status(
+            &overlay.key.name,
+            &PatchParams::default(),
+            &Patch::Merge(patch),
+        )
+        .await?;
+        Ok(())
+    }
+
+    async fn write_buffer(
+        &self,
+        buffer: &BufferRecord,
+        replicas: u32,
+        conditions: &Conditions,
+    ) -> Result<(), WriteError> {
+        let api: Api<CapacityBuffer> =
+            Api::namespaced(self.clients.writes.clone(), &buffer.key.namespace);
+        let patch = json!({"status": {
+            "replicas": replicas,
+            "conditions": convert::render_conditions(conditions)
+        }});
+        api.patch_status(
+            &buffer.key.name,
+            &PatchParams::default(),
+            &Patch::Merge(patch),
+        )
+        .await?;
+        Ok(())
+    }
+}
+
+/// Drops what belongs to another controller; everything else passes.
+fn keep<T>(event: crate::dialect::Event<Option<T>>) -> Option<crate::dialect::Event<T>> {
+    use crate::dialect::Event;
+    Some(match event {
+        Event::Started => Event::Started,
+        Event::Complete => Event::Complete,
+        Event::Listed(one) => Event::Listed(one?),
+        Event::Changed(one) => Event::Changed(one?),
+        Event::Gone(one) => Event::Gone(one?),
+        Event::Malformed(malformed) => Event::Malformed(malformed),
+    })
+}

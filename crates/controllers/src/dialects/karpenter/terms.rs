@@ -1,0 +1,104 @@
+//! Overlays, buffers and node classes of any kind.
+
+use std::sync::Arc;
+
+use joiner_api::condition::Condition as ApiCondition;
+use joiner_api::karpenter::{CapacityBuffer, NodeOverlay};
+use joiner_api::validate::Validate as _;
+use kube::ResourceExt as _;
+use kube::api::DynamicObject;
+
+use super::convert::{key, lower_conditions, lower_resources, text};
+use crate::record::{
+    BufferRecord, ClassKey, ClassRecord, OverlayRecord, PriceRule, ScalableRef, kinds,
+};
+use crate::view::version;
+
+/// An overlay as the engine keeps it.
+pub(super) fn lower_overlay(overlay: &NodeOverlay) -> Result<OverlayRecord, String> {
+    let violations: Vec<String> = overlay.validate().iter().map(ToString::to_string).collect();
+    if !violations.is_empty() {
+        return Err(violations.join("; "));
+    }
+    let spec = &overlay.spec;
+    let fixed = spec
+        .price
+        .as_ref()
+        .map(|price| price.get().map(PriceRule::Fixed));
+    let changed = spec
+        .price_adjustment
+        .as_ref()
+        .map(|change| change.get().map(PriceRule::Change));
+    let price = fixed
+        .or(changed)
+        .transpose()
+        .map_err(|error| format!("spec.price: {error}"))?;
+    let status = overlay.status.clone().unwrap_or_default();
+    Ok(OverlayRecord {
+        key: key(&overlay.metadata),
+        uid: text(overlay.metadata.uid.as_ref()),
+        version: version(overlay.metadata.resource_version.as_deref()),
+        generation: overlay.metadata.generation.unwrap_or(0),
+        weight: spec.weight.unwrap_or(0),
+        requirements: spec
+            .requirements
+            .iter()
+            .map(joiner_api::scheduling::NodeSelectorRequirement::to_expression)
+            .collect(),
+        price,
+        capacity: lower_resources(spec.capacity.as_ref())
+            .map_err(|error| format!("spec.capacity.{error}"))?,
+        conditions: lower_conditions(&status.conditions),
+    })
+}
+
+/// A buffer as the engine keeps it.
+pub(super) fn lower_buffer(buffer: &CapacityBuffer) -> Result<BufferRecord, String> {
+    let spec = &buffer.spec;
+    let count = |number: Option<i32>| number.and_then(|one| u32::try_from(one).ok());
+    let status = buffer.status.clone().unwrap_or_default();
+    Ok(BufferRecord {
+        key: key(&buffer.metadata),
+        uid: text(buffer.metadata.uid.as_ref()),
+        version: version(buffer.metadata.resource_version.as_deref()),
+        generation: buffer.metadata.generation.unwrap_or(0),
+        template: spec
+            .pod_template_ref
+            .as_ref()
+            .map(|one| one.name.as_str().into()),
+        scalable: spec.scalable_ref.as_ref().map(|one| ScalableRef {
+            group: one.api_group.as_deref().unwrap_or_default().into(),
+            kind: one.kind.as_str().into(),
+            name: one.name.as_str().into(),
+        }),
+        replicas: count(spec.replicas),
+        percentage: count(spec.percentage),
+        limits: lower_resources(spec.limits.as_ref())
+            .map_err(|error| format!("spec.limits.{error}"))?,
+        conditions: lower_conditions(&status.conditions),
+    })
+}
+
+/// A node class as the engine keeps it: only its provider understands its settings.
+pub(super) fn lower_class(object: &DynamicObject, group: &str, kind: &str) -> ClassRecord {
+    let conditions: Vec<ApiCondition> = object
+        .data
+        .pointer("/status/conditions")
+        .and_then(|value| serde_json::from_value(value.clone()).ok())
+        .unwrap_or_default();
+    let spec = object.data.get("spec").cloned().unwrap_or_default();
+    ClassRecord {
+        key: ClassKey {
+            group: group.into(),
+            kind: kind.into(),
+            namespace: object.namespace().unwrap_or_default().into(),
+            name: object.name_any().into(),
+        },
+        uid: object.uid().unwrap_or_default().into(),
+        version: version(object.resource_version().as_deref()),
+        generation: object.metadata.generation.unwrap_or(0),
+        deleting: object.metadata.deletion_timestamp.is_some(),
+        ready: lower_conditions(&conditions).get(kinds::READY).cloned(),
+        spec: Arc::new(spec),
+    }
+}

@@ -1,0 +1,357 @@
+//! The engine: everything started, wired and stopped together.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use joiner_core::pack;
+use joiner_core::plan::Plan;
+use joiner_core::problem::Problem;
+use prometheus_client::registry::Registry;
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::time::Instant;
+use tracing::warn;
+
+use crate::classes::{Classes, ClusterSecrets};
+use crate::clients::Clients;
+use crate::clock::SharedClock;
+use crate::context::{Context, Decide, Settings};
+use crate::dialect::{ClassFactory, Dialect, ObjectRef};
+use crate::events::{Events, Severity};
+use crate::lease::{Elector, LeaseOptions};
+use crate::lifecycle::reconcile;
+use crate::metrics::Metrics;
+use crate::names::Names;
+use crate::provision::{self, Batch};
+use crate::tasks::Tasks;
+use crate::view::{Touched, View, sources};
+use crate::{buffers, disrupt, gc, interruption, pools, repair};
+
+/// How soon after a change of terms a new plan is made.
+const TERMS: Duration = Duration::from_secs(1);
+
+/// Everything that an engine needs.
+pub struct EngineOptions {
+    /// Ways to the API server.
+    pub clients: Clients,
+    /// Time.
+    pub clock: SharedClock,
+    /// Families of custom resources.
+    pub dialects: Vec<Arc<dyn Dialect>>,
+    /// Makers of providers.
+    pub classes: Vec<Arc<dyn ClassFactory>>,
+    /// How to behave.
+    pub settings: Settings,
+    /// How to lead; `None` to run alone.
+    pub lease: Option<LeaseOptions>,
+    /// Who decides; the core unless a test knows better.
+    pub decide: Option<Arc<dyn Decide>>,
+}
+
+/// A running engine.
+pub struct Engine {
+    context: Arc<Context>,
+    lease: Option<LeaseOptions>,
+    leading: Option<watch::Receiver<bool>>,
+}
+
+/// The core's own decisions.
+#[derive(Clone, Debug, Default)]
+pub struct Core(pub pack::Options);
+
+impl Decide for Core {
+    fn provision(&self, problem: &Problem) -> Plan {
+        pack::solve(problem, &self.0)
+    }
+
+    fn disrupt(&self, problem: &Problem) -> Plan {
+        joiner_core::disrupt::plan(problem, &self.0)
+    }
+}
+
+impl Engine {
+    /// Starts everything. Nothing is changed before every list has come in and, where there is a lease, before it is
+    /// ours.
+    pub fn start(options: EngineOptions, registry: &mut Registry) -> Self {
+        let tasks = Tasks::new();
+        let EngineOptions {
+            clients,
+            clock,
+            dialects,
+            classes,
+            settings,
+            lease,
+            decide,
+        } = options;
+        let source = dialects.first().map_or("joiner", |one| one.event_source());
+        let (view, touched) = View::new(clock.clone());
+        let secrets = Arc::new(ClusterSecrets(clients.clone()));
+        let context = Arc::new(Context {
+            events: Events::start(&clients, clock.clone(), source, &tasks),
+            classes: Classes::new(classes, secrets, clock.clone()),
+            metrics: Metrics::register(registry),
+            decide: decide.unwrap_or_else(|| Arc::new(Core::default())),
+            names: Names::new(settings.seed),
+            dialects: dialects
+                .iter()
+                .map(|one| (one.name(), one.clone()))
+                .collect::<BTreeMap<_, _>>(),
+            backoffs: crate::backoff::Backoffs::default(),
+            health: crate::health::Health::default(),
+            purchasing: tokio::sync::Mutex::default(),
+            queue: crate::lifecycle::queue::Queue::default(),
+            tasks: tasks.clone(),
+            view,
+            clock,
+            clients,
+            settings,
+        });
+        sources::start(&context.view, &context.clients, &dialects, &tasks);
+        let leading = lease.clone().map(|options| {
+            let elector = Elector::new(&context.clients, options, context.clock.clone());
+            let leading = elector.leading();
+            tasks.spawn("lease", elector.run());
+            leading
+        });
+        start_loops(&context, touched);
+        Engine {
+            context,
+            lease,
+            leading,
+        }
+    }
+
+    /// Everything that the engine works with.
+    pub fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    /// Whether every list has come in.
+    pub fn ready(&self) -> bool {
+        self.context.view.synced()
+    }
+
+    /// Whether this process leads.
+    pub fn leading(&self) -> bool {
+        self.leading
+            .as_ref()
+            .is_none_or(|leading| *leading.borrow())
+    }
+
+    /// Stops everything and gives the lease back.
+    pub async fn stop(self) {
+        self.context.clients.fence.close();
+        self.context.tasks.stop().await;
+        if let Some(options) = &self.lease {
+            Elector::release(&self.context.clients, options).await;
+        }
+    }
+
+    /// Stops at once, as a crash would: nothing is given back.
+    pub async fn kill(self) {
+        self.context.clients.fence.close();
+        self.context.tasks.stop().await;
+    }
+}
+
+fn start_loops(context: &Arc<Context>, touched: mpsc::UnboundedReceiver<Touched>) {
+    let tasks = &context.tasks;
+    let batch = Arc::new(Batch::default());
+    let pools = Arc::new(Notify::new());
+    let drift = Arc::new(Notify::new());
+    let classes = Arc::new(Notify::new());
+    let dispatcher = Dispatcher {
+        context: context.clone(),
+        batch: batch.clone(),
+        pools: pools.clone(),
+        drift: drift.clone(),
+        classes: classes.clone(),
+    };
+    tasks.spawn("dispatch", dispatcher.run(touched));
+    macro_rules! supervise {
+        ($name:literal, $run:expr $(, $extra:ident)*) => {{
+            let context = context.clone();
+            $(let $extra = $extra.clone();)*
+            tasks.supervise($name, move || $run(context.clone() $(, $extra.clone())*));
+        }};
+    }
+    supervise!("machines", reconcile::run);
+    supervise!("provision", provision::run, batch);
+    supervise!("disrupt", disrupt::run);
+    supervise!("drift", disrupt::run_drift, drift);
+    supervise!("pools", pools::run, pools);
+    supervise!("classes", run_classes, classes);
+    supervise!("garbage", gc::run);
+    supervise!("notices", interruption::run);
+    supervise!("repair", repair::run);
+    supervise!("buffers", buffers::run);
+    supervise!("watchdog", watchdog, batch);
+}
+
+/// Keeps providers and catalogues up to date. Each class has its own time: a slow one delays nobody.
+async fn run_classes(context: Arc<Context>, changed: Arc<Notify>) {
+    loop {
+        context.classes.reconcile(&context.view).await;
+        for slot in context.classes.slots() {
+            let context = context.clone();
+            let tasks = context.tasks.clone();
+            tasks.spawn(format!("catalog {}", slot.key), async move {
+                let before = slot.catalog();
+                context.classes.refresh(&slot).await;
+                let after = slot.catalog();
+                let same = match (&before, &after) {
+                    (Some(before), Some(after)) => Arc::ptr_eq(before, after),
+                    (None, None) => true,
+                    _ => false,
+                };
+                if !same {
+                    context.view.touch_terms();
+                }
+            });
+        }
+        tokio::select! {
+            biased;
+            () = changed.notified() => tokio::time::sleep(Duration::from_millis(100)).await,
+            () = tokio::time::sleep(context.settings.catalog_period) => {}
+        }
+    }
+}
+
+/// Says how it stands, and gets things going when everything is known.
+async fn watchdog(context: Arc<Context>, batch: Arc<Batch>) {
+    let mut unsynced_since: Option<Instant> = None;
+    let mut acted = false;
+    loop {
+        let synced = context.view.synced();
+        context.metrics.synced.set(i64::from(synced));
+        {
+            let world = context.view.read();
+            let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+            context.metrics.nodes.set(count(world.nodes.len()));
+            context.metrics.malformed.set(count(world.unreadable.len()));
+        }
+        match (synced, unsynced_since) {
+            (true, _) => unsynced_since = None,
+            (false, None) => unsynced_since = Some(Instant::now()),
+            (false, Some(since)) if since.elapsed() > Duration::from_secs(30) => {
+                let missing = context.view.read().missing().join(", ");
+                warn!(%missing, seconds = since.elapsed().as_secs(), "the view is not complete");
+            }
+            (false, Some(_)) => {}
+        }
+        let may = context.may_act();
+        if may && !acted {
+            batch.again(Duration::ZERO);
+            let keys: Vec<_> = context
+                .view
+                .read()
+                .machines
+                .iter()
+                .map(|one| one.key.clone())
+                .collect();
+            for key in keys {
+                context.queue.add(key);
+            }
+        }
+        acted = may;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
+
+/// Passes on what changed to whom it concerns.
+struct Dispatcher {
+    context: Arc<Context>,
+    batch: Arc<Batch>,
+    pools: Arc<Notify>,
+    drift: Arc<Notify>,
+    classes: Arc<Notify>,
+}
+
+impl Dispatcher {
+    async fn run(self, mut touched: mpsc::UnboundedReceiver<Touched>) {
+        while let Some(one) = touched.recv().await {
+            match one {
+                Touched::Machine(key) => {
+                    // Pods of a machine that goes need another place.
+                    let leaving = self
+                        .context
+                        .view
+                        .read()
+                        .machines
+                        .get(&key)
+                        .is_some_and(|one| one.deleting.is_some());
+                    if leaving {
+                        self.batch.again(TERMS);
+                    }
+                    self.context.queue.add(key);
+                }
+                Touched::Node(name) => self.node(&name),
+                Touched::Pending(pod) => self.batch.add(pod),
+                Touched::Pool(_) => {
+                    self.pools.notify_one();
+                    self.drift.notify_one();
+                    self.batch.again(TERMS);
+                }
+                Touched::Members(id) => {
+                    self.pools.notify_one();
+                    let fixed = self
+                        .context
+                        .view
+                        .read()
+                        .pool(&id)
+                        .is_some_and(|pool| pool.pool.replicas.is_some());
+                    if fixed {
+                        self.batch.again(TERMS);
+                    }
+                }
+                Touched::Class(_) => {
+                    self.classes.notify_one();
+                    self.pools.notify_one();
+                    self.drift.notify_one();
+                }
+                Touched::Terms => {
+                    self.pools.notify_one();
+                    self.batch.again(TERMS);
+                }
+                Touched::Malformed(uid) => self.malformed(&uid),
+            }
+        }
+    }
+
+    /// A node that belongs to no machine yet: one of those that wait for theirs may want it.
+    fn node(&self, _name: &str) {
+        let waiting: Vec<_> = {
+            let world = self.context.view.read();
+            let waits = world
+                .machines
+                .iter()
+                .filter(|one| one.launched() && !one.registered());
+            waits.map(|one| one.key.clone()).collect()
+        };
+        for key in waiting {
+            self.context.queue.add(key);
+        }
+    }
+
+    fn malformed(&self, uid: &str) {
+        let known = self.context.view.read().unreadable.get(uid).cloned();
+        let Some(one) = known else { return };
+        warn!(
+            kind = one.kind,
+            name = one.name,
+            message = one.message,
+            "an object cannot be read"
+        );
+        let (namespace, name) = one.name.split_once('/').unwrap_or(("", &one.name));
+        let about = ObjectRef {
+            api_version: String::new(),
+            kind: one.kind.to_owned(),
+            namespace: namespace.into(),
+            name: name.into(),
+            uid: one.uid.clone(),
+        };
+        self.context
+            .events
+            .say(&about, Severity::Warning, "Malformed", &one.message);
+    }
+}

@@ -1,0 +1,158 @@
+//! Kubernetes events: what was decided and why, where users look first. Short, and never twice within five minutes.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use joiner_core::name::Name;
+use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::Api;
+use kube::api::{ObjectMeta, PostParams};
+use tokio::sync::mpsc;
+use tracing::debug;
+
+use crate::clients::Clients;
+use crate::clock::{self, SharedClock};
+use crate::dialect::ObjectRef;
+use crate::names::digest;
+use crate::tasks::Tasks;
+
+/// No object hears the same reason twice within this.
+const DEDUPE: Duration = Duration::from_mins(5);
+/// The longest message.
+const LONGEST: usize = 1000;
+/// How many events may wait to be written; more than that are dropped, never waited for.
+const BACKLOG: usize = 1000;
+/// How many are written a second: a cluster of events must not hurt the cluster.
+const PER_SECOND: u32 = 20;
+
+/// Whether something is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+pub enum Severity {
+    /// It is not.
+    Normal,
+    /// It is.
+    Warning,
+}
+
+/// Writes events. Cheap to clone; never waits.
+#[derive(Clone)]
+pub struct Events {
+    sender: mpsc::Sender<Event>,
+    said: Arc<Mutex<BTreeMap<(Name, &'static str), Timestamp>>>,
+    clock: SharedClock,
+    source: &'static str,
+}
+
+impl Events {
+    /// Starts writing.
+    pub fn start(
+        clients: &Clients,
+        clock: SharedClock,
+        source: &'static str,
+        tasks: &Tasks,
+    ) -> Self {
+        let (sender, mut receiver) = mpsc::channel::<Event>(BACKLOG);
+        let client = clients.writes.clone();
+        tasks.spawn("events", async move {
+            while let Some(event) = receiver.recv().await {
+                let namespace = event.metadata.namespace.clone().unwrap_or_default();
+                let api: Api<Event> = Api::namespaced(client.clone(), &namespace);
+                if let Err(error) = api.create(&PostParams::default(), &event).await {
+                    debug!(%error, "an event was not written");
+                }
+                tokio::time::sleep(Duration::from_secs(1) / PER_SECOND).await;
+            }
+        });
+        Events {
+            sender,
+            said: Arc::default(),
+            clock,
+            source,
+        }
+    }
+
+    /// Says something about an object, unless it was said a moment ago.
+    pub fn say(&self, about: &ObjectRef, severity: Severity, reason: &'static str, message: &str) {
+        let now = self.clock.now();
+        {
+            let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+            said.retain(|_, at| clock::since(now, *at) < DEDUPE);
+            if said.insert((about.uid.clone(), reason), now).is_some() {
+                return;
+            }
+        }
+        let event = self.render(about, severity, reason, message, now);
+        if self.sender.try_send(event).is_err() {
+            debug!(reason, "too many events: one was dropped");
+        }
+    }
+
+    fn render(
+        &self,
+        about: &ObjectRef,
+        severity: Severity,
+        reason: &str,
+        message: &str,
+        now: Timestamp,
+    ) -> Event {
+        let suffix = digest(&format!("{}{reason}{now}", about.uid));
+        let namespace = if about.namespace.is_empty() {
+            "default".to_owned()
+        } else {
+            about.namespace.to_string()
+        };
+        let kind: &str = severity.into();
+        Event {
+            metadata: ObjectMeta {
+                name: Some(format!("{}.{suffix}", about.name)),
+                namespace: Some(namespace),
+                ..ObjectMeta::default()
+            },
+            involved_object: ObjectReference {
+                api_version: Some(about.api_version.clone()),
+                kind: Some(about.kind.clone()),
+                name: Some(about.name.to_string()),
+                namespace: (!about.namespace.is_empty()).then(|| about.namespace.to_string()),
+                uid: Some(about.uid.to_string()),
+                ..ObjectReference::default()
+            },
+            reason: Some(reason.to_owned()),
+            message: Some(cut(message)),
+            type_: Some(kind.to_owned()),
+            source: Some(EventSource {
+                component: Some(self.source.to_owned()),
+                host: None,
+            }),
+            first_timestamp: Some(Time(now)),
+            last_timestamp: Some(Time(now)),
+            count: Some(1),
+            ..Event::default()
+        }
+    }
+}
+
+fn cut(message: &str) -> String {
+    if message.len() <= LONGEST {
+        return message.to_owned();
+    }
+    let mut end = LONGEST;
+    while !message.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{} …", message.get(..end).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_stay_below_a_kibibyte_and_are_cut_between_characters() {
+        let long = "ä".repeat(2000);
+        assert!(cut(&long).len() <= 1024);
+        assert_eq!(cut("short"), "short");
+    }
+}

@@ -1,0 +1,249 @@
+//! One machine, from the wish for it until it is gone.
+//!
+//! ```text
+//!   object written ──► launch ──► register ──► initialize ──► settled
+//!                         │           │            │             │  deletion asked for
+//!                         └───────────┴────────────┴─────────────┤
+//!                                                                ▼
+//!                               drain ──► volumes ──► terminate until the cloud says gone ──► finalizer
+//! ```
+//!
+//! [`step`] looks at what is known and names the one thing to do next. It performs nothing and remembers nothing: what
+//! has to survive a crash stands on the objects, and what is in [`Memory`] can be asked for again. So every place where
+//! the process can die is the end of a step, and the tests die at each of them.
+
+mod drain;
+mod initialize;
+mod launch;
+mod memory;
+mod nodepatch;
+pub mod queue;
+pub mod reconcile;
+mod register;
+mod terminate;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use joiner_core::name::{Labels, Name};
+use joiner_providers::{LaunchRequest, MachineId, Timeouts};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+
+pub use memory::{Memory, ProviderAnswer};
+pub use nodepatch::NodeChange;
+
+use crate::record::{
+    Condition, Conditions, MachineRecord, MachineStatus, MetadataChange, Truth, kinds,
+};
+use crate::view::nodes::NodeRecord;
+use crate::view::pods::{PodKey, PodRecord};
+
+/// Why a machine object is deleted by us.
+#[derive(Clone, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
+pub enum Cause {
+    /// Nothing of what was planned can be had.
+    InsufficientCapacity(String),
+    /// The cloud had no machine in time.
+    LaunchTimeout(String),
+    /// The machine will never run.
+    LaunchFailed(String),
+    /// It did not become a node in time.
+    RegistrationTimeout(String),
+    /// The cloud no longer has it.
+    GarbageCollected(String),
+    /// Its node was deleted.
+    NodeDeleted,
+}
+
+impl Cause {
+    /// The word for it in metrics, as Karpenter has it.
+    pub fn word(&self) -> &'static str {
+        self.into()
+    }
+
+    /// The sentence for it.
+    pub fn sentence(&self) -> String {
+        match self {
+            Cause::InsufficientCapacity(said) => {
+                format!("nothing of what was planned can be had: {said}")
+            }
+            Cause::LaunchTimeout(said) => format!("the cloud had no machine in time: {said}"),
+            Cause::LaunchFailed(said) => format!("the machine will never run: {said}"),
+            Cause::RegistrationTimeout(said) => {
+                format!("the machine did not become a node in time: {said}")
+            }
+            Cause::GarbageCollected(said) => format!("the cloud no longer has the machine: {said}"),
+            Cause::NodeDeleted => "its node was deleted".to_owned(),
+        }
+    }
+}
+
+/// When to look again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wake {
+    /// When something changes.
+    OnChange,
+    /// Then, or when something changes.
+    At(Timestamp),
+}
+
+/// The one thing to do next.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// Nothing.
+    Wait(Wake),
+    /// Work out what to buy: the object does not say.
+    Choose,
+    /// Change the metadata of the machine object.
+    Metadata(MetadataChange),
+    /// Write the status of the machine object.
+    Status(Box<MachineStatus>),
+    /// Buy.
+    Launch(Box<LaunchRequest>),
+    /// Ask the cloud whether it has a machine for this object.
+    Find,
+    /// Ask the cloud about the machine.
+    Get(MachineId),
+    /// Have the machine taken away.
+    Terminate(MachineId),
+    /// Change the node.
+    Node(Box<NodeChange>),
+    /// Delete the node object.
+    DeleteNode {
+        /// Name.
+        name: Name,
+        /// This very one.
+        uid: Name,
+    },
+    /// Ask a pod to leave.
+    Evict {
+        /// Which.
+        pod: PodKey,
+        /// This very one.
+        uid: Name,
+    },
+    /// Make a pod leave.
+    DeletePod {
+        /// Which.
+        pod: PodKey,
+        /// This very one.
+        uid: Name,
+        /// Within so many seconds.
+        grace_seconds: u32,
+    },
+    /// Ask for the machine object to be deleted.
+    Delete(Cause),
+    /// Take the finalizer off: there is nothing left.
+    Release,
+}
+
+/// What is known, beside the machine object itself.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    /// Now.
+    pub now: Timestamp,
+    /// How long things take at this cloud; `None` while there is no provider for the machine's class.
+    pub timeouts: Option<Timeouts>,
+    /// Finalizer for the node.
+    pub finalizer: &'static str,
+    /// Owner of the node.
+    pub owner: OwnerReference,
+    /// Labels that only the machine's dialect puts on its node.
+    pub node_labels: Labels,
+    /// Nodes that may be this machine; those of other machines are not among them.
+    pub nodes: Vec<Arc<NodeRecord>>,
+    /// Pods on its node.
+    pub pods: Vec<Arc<PodRecord>>,
+    /// Volumes that are attached to its node and must not be.
+    pub attached: Vec<Name>,
+    /// Whether the offer to be tried next keeps the pool within its limits.
+    pub within_limits: bool,
+    /// What was heard so far; can be lost at any time.
+    pub memory: Memory,
+}
+
+/// What to do next with a machine.
+pub fn step(machine: &MachineRecord, observed: &Observed) -> Step {
+    if machine.deleting.is_some() {
+        return terminate::step(machine, observed);
+    }
+    if !machine.finalizer {
+        return Step::Metadata(MetadataChange {
+            finalizer: Some(true),
+            ..MetadataChange::default()
+        });
+    }
+    if !machine.launched() {
+        launch::step(machine, observed)
+    } else if !machine.registered() {
+        register::step(machine, observed)
+    } else if !machine.initialized() {
+        initialize::step(machine, observed)
+    } else {
+        initialize::settled(machine, observed)
+    }
+}
+
+impl Observed {
+    /// The node that the machine became; one that has joined and was not registered in time counts too.
+    fn node(&self, machine: &MachineRecord) -> Option<&Arc<NodeRecord>> {
+        match (&machine.status.node, self.nodes.as_slice()) {
+            (Some(name), nodes) => nodes
+                .iter()
+                .find(|node| node.name == *name && node.owners.contains(&machine.uid.0)),
+            (None, [node]) => Some(node),
+            (None, _) => None,
+        }
+    }
+}
+
+/// The status with some conditions changed, or `None` if nothing would change.
+fn with_conditions(
+    machine: &MachineRecord,
+    now: Timestamp,
+    changes: impl IntoIterator<Item = (&'static str, Truth, &'static str, String)>,
+) -> Option<MachineStatus> {
+    let mut status = machine.status.clone();
+    for (kind, truth, reason, message) in changes {
+        set(
+            &mut status.conditions,
+            machine.generation,
+            now,
+            kind,
+            truth,
+            reason,
+            message,
+        );
+    }
+    status
+        .conditions
+        .ensure_ready(&kinds::LIFECYCLE, machine.generation, now);
+    (status != machine.status).then_some(status)
+}
+
+fn set(
+    conditions: &mut Conditions,
+    generation: i64,
+    now: Timestamp,
+    kind: &'static str,
+    status: Truth,
+    reason: &str,
+    message: String,
+) {
+    conditions.ensure(Condition {
+        kind: kind.into(),
+        status,
+        reason: reason.into(),
+        message,
+        since: now,
+        generation,
+    });
+}
+
+/// Write the status if it would change; else wait.
+fn status_or_wait(status: Option<MachineStatus>, wake: Wake) -> Step {
+    status.map_or(Step::Wait(wake), |status| Step::Status(Box::new(status)))
+}

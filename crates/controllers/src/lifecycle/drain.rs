@@ -1,0 +1,134 @@
+//! Emptying a node: pods leave in Karpenter's order, by eviction, until the deadline if there is one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::{Observed, Step, Wake};
+use crate::clock;
+use crate::view::pods::{Owner, PodRecord};
+
+/// How long a drain lasts at least: a pod may have been bound just before the taint was seen.
+const SHORTEST: Duration = Duration::from_secs(5);
+/// How often a drain that waits looks again.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How a drain stands.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Drain {
+    /// No pod is left that has to go.
+    Done,
+    /// Do this.
+    Do(Step),
+    /// Wait; what for, if something stands in the way.
+    Waiting {
+        /// When to look again.
+        wake: Wake,
+        /// Pods that are held back and by what, in words.
+        blocked: Option<String>,
+    },
+}
+
+/// The next thing to do to empty the node. `deadline` is when every pod must be gone.
+///
+/// karpenter: pkg/controllers/node/termination/terminator/terminator.go
+pub(super) fn next(observed: &Observed, deadline: Option<Timestamp>) -> Drain {
+    let now = observed.now;
+    if let Some(step) = deadline.and_then(|deadline| force(observed, deadline)) {
+        return Drain::Do(step);
+    }
+    let mut groups: [Vec<&Arc<PodRecord>>; 4] = Default::default();
+    for pod in observed.pods.iter().filter(|pod| pod.awaits_eviction(now)) {
+        let daemon = usize::from(pod.owner == Owner::DaemonSet);
+        let critical = usize::from(pod.critical) * 2;
+        if let Some(group) = groups.get_mut(critical + daemon) {
+            group.push(pod);
+        }
+    }
+    let Some(group) = groups.iter().find(|group| !group.is_empty()) else {
+        let began = observed.memory.drain_began.unwrap_or(now);
+        let soonest = clock::after(began, SHORTEST);
+        return if now >= soonest {
+            Drain::Done
+        } else {
+            Drain::Waiting {
+                wake: Wake::At(soonest),
+                blocked: None,
+            }
+        };
+    };
+    let due = |pod: &&&Arc<PodRecord>| {
+        pod.evictable(now)
+            && observed
+                .memory
+                .evictions
+                .get(&pod.uid)
+                .is_none_or(|eviction| eviction.next <= now)
+    };
+    if let Some(pod) = group.iter().find(due) {
+        return Drain::Do(Step::Evict {
+            pod: pod.key.clone(),
+            uid: pod.uid.clone(),
+        });
+    }
+    let mut wake = clock::after(now, LOOK * 10);
+    for pod in group {
+        if let Some(eviction) = observed.memory.evictions.get(&pod.uid) {
+            wake = wake.min(eviction.next);
+        }
+    }
+    if let Some(deadline) = deadline {
+        let soonest = group.iter().map(|pod| forced_at(pod, deadline)).min();
+        wake = soonest.map_or(wake, |at| wake.min(at));
+    }
+    Drain::Waiting {
+        wake: Wake::At(wake.max(clock::after(now, LOOK / 4))),
+        blocked: blocked(observed, group),
+    }
+}
+
+/// When a pod is made to leave so that it is gone by the deadline.
+fn forced_at(pod: &PodRecord, deadline: Timestamp) -> Timestamp {
+    deadline
+        .checked_sub(Duration::from_secs(u64::from(pod.grace_seconds)))
+        .unwrap_or(deadline)
+}
+
+fn force(observed: &Observed, deadline: Timestamp) -> Option<Step> {
+    let now = observed.now;
+    let late = |pod: &&Arc<PodRecord>| {
+        pod.awaits_eviction(now)
+            && now >= forced_at(pod, deadline)
+            && pod
+                .deleting
+                .is_none_or(|end| end > clock::after(deadline, LOOK))
+            && observed
+                .memory
+                .evictions
+                .get(&pod.uid)
+                .is_none_or(|eviction| eviction.next <= now || eviction.blocked.is_some())
+    };
+    let pod = observed.pods.iter().find(late)?;
+    let left = clock::until(now, deadline).as_secs().max(1);
+    Some(Step::DeletePod {
+        pod: pod.key.clone(),
+        uid: pod.uid.clone(),
+        grace_seconds: u32::try_from(left).unwrap_or(u32::MAX),
+    })
+}
+
+/// What stands in the way, in words that do not change while it does.
+fn blocked(observed: &Observed, group: &[&Arc<PodRecord>]) -> Option<String> {
+    let forbidden = group
+        .iter()
+        .find(|pod| pod.active() && pod.do_not_disrupt.active(observed.now));
+    if let Some(pod) = forbidden {
+        return Some(format!("pod {} has karpenter.sh/do-not-disrupt", pod.key));
+    }
+    group.iter().find_map(|pod| {
+        let eviction = observed.memory.evictions.get(&pod.uid)?;
+        let said = eviction.blocked.as_ref()?;
+        Some(format!("pod {} is held back: {said}", pod.key))
+    })
+}

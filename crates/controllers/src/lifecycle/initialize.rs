@@ -1,0 +1,134 @@
+//! Waiting until a node can be used, and looking after it from then on.
+
+use std::time::Duration;
+
+use joiner_core::labels;
+use joiner_core::name::Name;
+use joiner_core::resources;
+use joiner_core::taints::Effect;
+
+use super::{Cause, NodeChange, Observed, Step, Wake, status_or_wait, with_conditions};
+use crate::clock;
+use crate::record::{MachineRecord, Truth, kinds};
+use crate::view::nodes::NodeRecord;
+
+/// How often labels that somebody else changed are put right: a cloud that insists must not make us write for ever.
+const REPAIR: Duration = Duration::from_mins(5);
+
+/// Taints that come and go by themselves while a node starts.
+///
+/// karpenter: pkg/scheduling/taints.go, `KnownEphemeralTaints`
+const EPHEMERAL: [(&str, Effect); 5] = [
+    ("node.kubernetes.io/not-ready", Effect::NoSchedule),
+    ("node.kubernetes.io/not-ready", Effect::NoExecute),
+    ("node.kubernetes.io/unreachable", Effect::NoSchedule),
+    (
+        "node.cloudprovider.kubernetes.io/uninitialized",
+        Effect::NoSchedule,
+    ),
+    (super::register::UNREGISTERED, Effect::NoExecute),
+];
+
+pub(super) fn step(machine: &MachineRecord, observed: &Observed) -> Step {
+    let now = observed.now;
+    let Some(node) = observed.node(machine) else {
+        let message = format!(
+            "node {} is gone",
+            machine.status.node.as_deref().unwrap_or_default()
+        );
+        let change = (kinds::INITIALIZED, Truth::Unknown, "NodeNotFound", message);
+        return status_or_wait(with_conditions(machine, now, [change]), Wake::OnChange);
+    };
+    if node.deleting {
+        return Step::Delete(Cause::NodeDeleted);
+    }
+    if let Some((reason, message)) = obstacle(machine, node) {
+        let change = (kinds::INITIALIZED, Truth::Unknown, reason, message);
+        return status_or_wait(with_conditions(machine, now, [change]), Wake::OnChange);
+    }
+    let mut change = NodeChange::of(node);
+    let initialized: (Name, Name) = (labels::INITIALIZED.into(), "true".into());
+    change.ensure_labels(node, [(&initialized.0, &initialized.1)]);
+    if !change.is_empty() {
+        return Step::Node(Box::new(change));
+    }
+    let change = (
+        kinds::INITIALIZED,
+        Truth::True,
+        "Initialized",
+        String::new(),
+    );
+    status_or_wait(with_conditions(machine, now, [change]), Wake::OnChange)
+}
+
+/// What keeps a node from being used.
+///
+/// karpenter: pkg/controllers/nodeclaim/lifecycle/initialization.go
+pub(super) fn obstacle(
+    machine: &MachineRecord,
+    node: &NodeRecord,
+) -> Option<(&'static str, String)> {
+    if !node.ready() {
+        return Some(("NodeNotReady", format!("node {} is not ready", node.name)));
+    }
+    if let Some(taint) = machine
+        .startup_taints
+        .iter()
+        .find(|taint| node.tainted(&taint.key, taint.effect))
+    {
+        let message = format!(
+            "startup taint {}:{} is still there",
+            taint.key, taint.effect
+        );
+        return Some(("StartupTaintsExist", message));
+    }
+    let ephemeral = node.taints.iter().find(|taint| {
+        taint.key.starts_with("readiness.k8s.io/")
+            || EPHEMERAL
+                .iter()
+                .any(|(key, effect)| *key == &*taint.key && *effect == taint.effect)
+    });
+    if let Some(taint) = ephemeral {
+        let message = format!("taint {}:{} is still there", taint.key, taint.effect);
+        return Some(("KnownEphemeralTaintsExist", message));
+    }
+    let missing = machine.requests.iter().find(|(name, amount)| {
+        *amount > 0 && node.allocatable.get(name) == 0 && &***name != resources::PODS
+    });
+    missing.map(|(name, _)| {
+        (
+            "ResourceNotRegistered",
+            format!("the node does not offer {name} yet"),
+        )
+    })
+}
+
+/// A machine in use: its node may be deleted by hand, and clouds like to rewrite labels.
+pub(super) fn settled(machine: &MachineRecord, observed: &Observed) -> Step {
+    let Some(node) = observed.node(machine) else {
+        // Whether it is really gone is for the garbage collector to find out, where it cannot be fooled by an old list.
+        return Step::Wait(Wake::OnChange);
+    };
+    if node.deleting {
+        return Step::Delete(Cause::NodeDeleted);
+    }
+    let mut change = NodeChange::of(node);
+    change.ensure_labels(node, &observed.node_labels);
+    let ours = [labels::NODEPOOL, labels::CAPACITY_TYPE];
+    change.ensure_labels(
+        node,
+        machine
+            .labels
+            .iter()
+            .filter(|(key, _)| ours.contains(&&***key)),
+    );
+    if change.is_empty() {
+        return Step::Wait(Wake::OnChange);
+    }
+    match observed.memory.repaired {
+        Some(at) if clock::since(observed.now, at) < REPAIR => {
+            Step::Wait(Wake::At(clock::after(at, REPAIR)))
+        }
+        _ => Step::Node(Box::new(change)),
+    }
+}

@@ -1,0 +1,203 @@
+//! Buying: the offers of the object in their order, one request a step, the same machine for the same object.
+
+use joiner_core::labels;
+use joiner_core::name::{Labels, Name};
+use joiner_providers::{LaunchRequest, Machine, MachineState, NodeLink};
+
+use super::{Cause, Observed, ProviderAnswer, Step, Wake, status_or_wait, with_conditions};
+use crate::clock;
+use crate::record::{MachineRecord, MachineStatus, MetadataChange, Truth, annotations, kinds};
+
+/// The longest that the words of a cloud may be in a condition.
+const WORDS: usize = 300;
+
+pub(super) fn step(machine: &MachineRecord, observed: &Observed) -> Step {
+    let now = observed.now;
+    let Some(timeouts) = observed.timeouts else {
+        return no_provider(machine, observed);
+    };
+    if let Some(ProviderAnswer::Absent { .. }) = observed.memory.cloud {
+        return Step::Delete(Cause::LaunchFailed("it was made and is gone again".into()));
+    }
+    if let Some(bought) = observed.memory.machine() {
+        return arrived(
+            machine,
+            observed,
+            bought,
+            clock::after(machine.created, timeouts.launch),
+        );
+    }
+    if machine.offers.is_empty() {
+        return Step::Choose;
+    }
+    let trouble = || observed.memory.trouble.clone().unwrap_or_default();
+    let tried = machine.tried();
+    let next = |tried: usize| {
+        let count = Some((tried + 1).to_string().into());
+        Step::Metadata(MetadataChange::annotation(annotations::TRIED, count))
+    };
+    let Some(offer) = machine.offer() else {
+        return Step::Delete(Cause::InsufficientCapacity(trouble()));
+    };
+    if observed.memory.refused == Some(tried) {
+        return next(tried);
+    }
+    let deadline = clock::after(machine.created, timeouts.launch);
+    if now >= deadline && !observed.memory.undecided {
+        return Step::Delete(Cause::LaunchTimeout(trouble()));
+    }
+    if let Some(at) = observed.memory.must_wait(now) {
+        let status = with_conditions(
+            machine,
+            now,
+            [(
+                kinds::LAUNCHED,
+                Truth::Unknown,
+                "LaunchFailed",
+                shorten(&trouble()),
+            )],
+        );
+        return status_or_wait(status, Wake::At(at));
+    }
+    if !observed.within_limits {
+        return next(tried);
+    }
+    let mut labels = machine.labels.clone();
+    labels.extend(observed.node_labels.clone());
+    Step::Launch(Box::new(LaunchRequest {
+        uid: machine.uid.clone(),
+        name: machine.key.name.clone(),
+        purchase: offer.purchase.clone(),
+        capacity: offer.capacity.clone(),
+        labels,
+        taints: machine
+            .taints
+            .iter()
+            .chain(&machine.startup_taints)
+            .cloned()
+            .collect(),
+    }))
+}
+
+/// The cloud has a machine for us: write down what it is.
+fn arrived(
+    machine: &MachineRecord,
+    observed: &Observed,
+    bought: &Machine,
+    deadline: jiff::Timestamp,
+) -> Step {
+    let now = observed.now;
+    if let MachineState::Failed(said) = &bought.state {
+        return Step::Delete(Cause::LaunchFailed(shorten(said)));
+    }
+    let missing: Vec<(Name, Name)> = facts(bought)
+        .into_iter()
+        .filter(|(key, value)| machine.labels.get(key) != Some(value))
+        .collect();
+    let provider_id = provider_id(bought);
+    let own_id = (*provider_id != *bought.id.0).then(|| bought.id.0.clone());
+    let id_written = machine.annotations.get(annotations::MACHINE_ID) == own_id.as_ref();
+    if !missing.is_empty() || !id_written {
+        let mut change = MetadataChange {
+            labels: missing
+                .into_iter()
+                .map(|(key, value)| (key, Some(value)))
+                .collect(),
+            ..MetadataChange::default()
+        };
+        if !id_written {
+            change
+                .annotations
+                .insert(annotations::MACHINE_ID.into(), own_id);
+        }
+        return Step::Metadata(change);
+    }
+    let (truth, reason, message) = match &bought.state {
+        MachineState::Running => (Truth::True, "Launched", String::new()),
+        MachineState::Stopping => (
+            Truth::Unknown,
+            "Stopping",
+            "the cloud is stopping it".to_owned(),
+        ),
+        MachineState::Pending(said) | MachineState::Failed(said) => {
+            (Truth::Unknown, "Pending", shorten(said))
+        }
+    };
+    let mut copy = machine.clone();
+    copy.status.machine_id = Some(bought.id.clone());
+    copy.status.provider_id = Some(provider_id);
+    copy.status.capacity = bought.capacity.clone();
+    copy.status.allocatable = bought.allocatable.clone();
+    copy.status.price = bought.price;
+    let status = with_conditions(&copy, now, [(kinds::LAUNCHED, truth, reason, message)])
+        .unwrap_or(copy.status);
+    // Not every dialect has a place for the price: it alone is no reason to write.
+    let comparable = MachineStatus {
+        price: machine.status.price,
+        ..status.clone()
+    };
+    if comparable != machine.status {
+        return Step::Status(Box::new(status));
+    }
+    if now >= deadline {
+        let said = machine.status.conditions.get(kinds::LAUNCHED);
+        return Step::Delete(Cause::LaunchTimeout(
+            said.map(|one| one.message.clone()).unwrap_or_default(),
+        ));
+    }
+    if let Some(at) = observed.memory.must_wait(now) {
+        return Step::Wait(Wake::At(at));
+    }
+    match observed.memory.next_poll() {
+        Some(at) if at > now => Step::Wait(Wake::At(at.min(deadline))),
+        _ => Step::Get(bought.id.clone()),
+    }
+}
+
+fn no_provider(machine: &MachineRecord, observed: &Observed) -> Step {
+    let message = format!(
+        "node class {} is not there or cannot be used",
+        machine.class
+    );
+    let change = (
+        kinds::LAUNCHED,
+        Truth::Unknown,
+        "NodeClassNotReady",
+        message,
+    );
+    status_or_wait(
+        with_conditions(machine, observed.now, [change]),
+        Wake::OnChange,
+    )
+}
+
+/// What its node will call it.
+pub(super) fn provider_id(machine: &Machine) -> Name {
+    let by_id = machine.links.iter().find_map(|link| match link {
+        NodeLink::ProviderId(id) => Some(id.clone()),
+        _ => None,
+    });
+    by_id.unwrap_or_else(|| machine.id.0.clone())
+}
+
+/// Labels that follow from what was bought.
+pub(super) fn facts(machine: &Machine) -> Labels {
+    let capacity_type: &str = machine.capacity_type.into();
+    let mut facts = machine.labels.clone();
+    for (key, value) in [
+        (labels::INSTANCE_TYPE, &*machine.instance_type),
+        (labels::ZONE, &*machine.zone),
+        (labels::REGION, &*machine.region),
+        (labels::CAPACITY_TYPE, capacity_type),
+    ] {
+        if !value.is_empty() {
+            facts.insert(key.into(), value.into());
+        }
+    }
+    facts
+}
+
+/// At most so many characters of what a cloud said.
+pub(super) fn shorten(said: &str) -> String {
+    said.chars().take(WORDS).collect()
+}

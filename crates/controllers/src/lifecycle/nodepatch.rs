@@ -1,0 +1,142 @@
+//! Changes to a node: only our own fields, and only if the node is still as it was when we looked.
+
+use std::collections::BTreeMap;
+
+use joiner_core::name::{Labels, Name};
+use joiner_core::taints::Taint;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use serde_json::{Value, json};
+
+use crate::view::nodes::NodeRecord;
+
+/// What is to change on a node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NodeChange {
+    /// Name.
+    pub name: Name,
+    /// This very one.
+    pub uid: Name,
+    /// As it was when we looked.
+    pub version: u64,
+    /// Labels to set.
+    pub labels: Labels,
+    /// Annotations to set.
+    pub annotations: Labels,
+    /// All its taints from now on; `None` leaves them alone.
+    pub taints: Option<Vec<Taint>>,
+    /// Taints that we do not understand and keep.
+    pub strange_taints: Vec<(Name, Name, Name)>,
+    /// All its finalizers from now on; `None` leaves them alone.
+    pub finalizers: Option<Vec<Name>>,
+    /// Owner to add.
+    pub owner: Option<OwnerReference>,
+}
+
+impl NodeChange {
+    /// Nothing yet.
+    pub fn of(node: &NodeRecord) -> Self {
+        NodeChange {
+            name: node.name.clone(),
+            uid: node.uid.clone(),
+            version: node.version,
+            strange_taints: node.strange_taints.clone(),
+            ..Self::default()
+        }
+    }
+
+    /// Whether nothing is to change.
+    pub fn is_empty(&self) -> bool {
+        self.labels.is_empty()
+            && self.annotations.is_empty()
+            && self.taints.is_none()
+            && self.finalizers.is_none()
+            && self.owner.is_none()
+    }
+
+    /// Sees to it that the node has these labels.
+    pub fn ensure_labels<'a>(
+        &mut self,
+        node: &NodeRecord,
+        wanted: impl IntoIterator<Item = (&'a Name, &'a Name)>,
+    ) {
+        for (key, value) in wanted {
+            if node.labels.get(key) != Some(value) {
+                self.labels.insert(key.clone(), value.clone());
+            }
+        }
+    }
+
+    /// Sees to it that the node has and lacks these taints; one with the same key and effect counts as the same.
+    pub fn ensure_taints(
+        &mut self,
+        node: &NodeRecord,
+        add: &[Taint],
+        remove: &[(&str, joiner_core::taints::Effect)],
+    ) {
+        let mut taints = self.taints.clone().unwrap_or_else(|| node.taints.clone());
+        taints.retain(|taint| {
+            !remove
+                .iter()
+                .any(|(key, effect)| &*taint.key == *key && taint.effect == *effect)
+        });
+        for taint in add {
+            let there = |one: &Taint| one.key == taint.key && one.effect == taint.effect;
+            if !taints.iter().any(there) {
+                taints.push(taint.clone());
+            }
+        }
+        if taints != node.taints {
+            self.taints = Some(taints);
+        }
+    }
+
+    /// Sees to it that the node has, or lacks, a finalizer.
+    pub fn ensure_finalizer(&mut self, node: &NodeRecord, finalizer: &str, wanted: bool) {
+        let there = node.finalizers.iter().any(|one| &**one == finalizer);
+        if there != wanted {
+            let mut all = node.finalizers.clone();
+            all.retain(|one| &**one != finalizer);
+            if wanted {
+                all.push(finalizer.into());
+            }
+            self.finalizers = Some(all);
+        }
+    }
+
+    /// As a JSON merge patch. It carries the version, so that lists are never replaced blindly.
+    pub fn patch(&self, owners: &[OwnerReference]) -> Value {
+        let mut metadata = json!({"uid": &*self.uid, "resourceVersion": self.version.to_string()});
+        let map = |labels: &Labels| -> BTreeMap<String, String> {
+            labels
+                .iter()
+                .map(|(key, value)| (key.to_string(), value.to_string()))
+                .collect()
+        };
+        if !self.labels.is_empty() {
+            metadata["labels"] = json!(map(&self.labels));
+        }
+        if !self.annotations.is_empty() {
+            metadata["annotations"] = json!(map(&self.annotations));
+        }
+        if let Some(finalizers) = &self.finalizers {
+            metadata["finalizers"] =
+                json!(finalizers.iter().map(AsRef::as_ref).collect::<Vec<&str>>());
+        }
+        if let Some(owner) = &self.owner {
+            let others = owners.iter().filter(|one| one.uid != owner.uid).cloned();
+            metadata["ownerReferences"] = json!(others.chain([owner.clone()]).collect::<Vec<_>>());
+        }
+        let mut patch = json!({ "metadata": metadata });
+        if let Some(taints) = &self.taints {
+            let known = taints.iter().map(|taint| {
+                json!({"key": &*taint.key, "value": &*taint.value, "effect": taint.effect.to_string()})
+            });
+            let strange = self
+                .strange_taints
+                .iter()
+                .map(|(key, value, effect)| json!({"key": &**key, "value": &**value, "effect": &**effect}));
+            patch["spec"] = json!({"taints": known.chain(strange).collect::<Vec<_>>()});
+        }
+        patch
+    }
+}

@@ -1,0 +1,369 @@
+//! Machines in a toy world: one object, one node, one cloud, and a process that can die after every request.
+
+mod crashes;
+mod toy;
+
+use std::time::Duration;
+
+use joiner_core::taints::{Effect, Taint};
+use joiner_providers::{MachineState, ProviderError};
+
+use super::{Cause, ProviderAnswer, Step, Wake};
+use crate::record::{Truth, annotations, kinds};
+use crate::view::pods::{DISRUPTED, DoNotDisrupt};
+use toy::{Toy, pod};
+
+#[test]
+fn a_machine_becomes_a_node_that_can_be_used() {
+    let mut toy = Toy::new();
+    toy.run_until(|toy| toy.machine().initialized());
+    let node = toy.node.clone().unwrap();
+    assert!(node.labels.contains_key("karpenter.sh/registered"));
+    assert!(node.labels.contains_key("karpenter.sh/initialized"));
+    assert_eq!(node.labels["karpenter.sh/nodepool"], "pool".into());
+    assert!(!node.tainted("karpenter.sh/unregistered", Effect::NoExecute));
+    assert!(node.tainted("team", Effect::NoSchedule));
+    assert_eq!(node.finalizers, ["karpenter.sh/termination".into()]);
+    assert!(toy.machine().status.conditions.is_true(kinds::READY));
+    assert!(matches!(toy.next(), Step::Wait(Wake::OnChange)));
+}
+
+#[test]
+fn what_is_sold_out_gives_way_to_the_next_offer() {
+    let mut toy = Toy::new();
+    toy.sold_out = vec!["small".into()];
+    toy.run_until(|toy| toy.machine().launched());
+    assert_eq!(toy.machine().tried(), 1);
+    assert_eq!(
+        toy.machine().labels["node.kubernetes.io/instance-type"],
+        "large".into()
+    );
+}
+
+#[test]
+fn when_nothing_can_be_had_the_object_goes_and_says_why() {
+    let mut toy = Toy::new();
+    toy.sold_out = vec!["small".into(), "large".into()];
+    toy.run_until(|toy| toy.machine.is_none());
+    let Some(Cause::InsufficientCapacity(said)) = &toy.given_up else {
+        panic!("{:?}", toy.given_up)
+    };
+    assert!(said.contains("sold out"), "{said}");
+    assert_eq!(toy.bought, 0);
+    // Every offer was refused for certain: nobody waits for a purchase that might still come.
+    assert!(
+        toy.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        toy.elapsed()
+    );
+}
+
+#[test]
+fn an_alternative_that_would_exceed_the_limits_is_passed_over() {
+    let mut toy = Toy::new();
+    toy.sold_out = vec!["small".into()];
+    toy.within_limits = false;
+    toy.run_until(|toy| toy.machine.is_none());
+    assert_eq!(toy.bought, 0);
+}
+
+#[test]
+fn a_machine_that_never_joins_is_given_up_in_time() {
+    let mut toy = Toy::new();
+    toy.joins_after = None;
+    toy.run_until(|toy| toy.given_up.is_some());
+    assert!(matches!(toy.given_up, Some(Cause::RegistrationTimeout(_))));
+    assert_eq!(toy.elapsed(), Duration::from_mins(15));
+    toy.run_until(|toy| toy.machine.is_none());
+    assert!(toy.cloud.is_empty());
+}
+
+#[test]
+fn a_machine_that_the_cloud_gives_up_is_not_waited_for() {
+    let mut toy = Toy::new();
+    toy.joins_after = None;
+    toy.run_until(|toy| toy.machine().launched());
+    toy.cloud[0].state = MachineState::Failed("no boot disk".into());
+    toy.run_until(|toy| toy.given_up.is_some());
+    assert_eq!(
+        toy.given_up,
+        Some(Cause::LaunchFailed("no boot disk".into()))
+    );
+}
+
+#[test]
+fn a_slow_cloud_says_what_it_waits_for() {
+    let mut toy = Toy::new();
+    toy.pending = Some("in the auction".into());
+    toy.run_for(Duration::from_secs(20));
+    let launched = toy
+        .machine()
+        .status
+        .conditions
+        .get(kinds::LAUNCHED)
+        .unwrap()
+        .clone();
+    assert_eq!(
+        (launched.status, &*launched.message),
+        (Truth::Unknown, "in the auction")
+    );
+    toy.pending = None;
+    toy.cloud[0].state = MachineState::Running;
+    toy.run_until(|toy| toy.machine().initialized());
+}
+
+#[test]
+fn a_node_of_another_machine_is_never_taken() {
+    let mut toy = Toy::new();
+    toy.run_until(|toy| toy.machine().launched());
+    toy.wait(Duration::from_mins(1));
+    toy.node.as_mut().unwrap().owners = vec!["somebody else".into()];
+    toy.run_for(Duration::from_mins(2));
+    assert!(!toy.machine().registered());
+    assert!(toy.node.as_ref().unwrap().finalizers.is_empty());
+}
+
+#[test]
+fn a_startup_taint_that_was_taken_off_is_not_put_back() {
+    let mut toy = Toy::new();
+    toy.removes_startup_taints = true;
+    toy.run_until(|toy| toy.machine().registered());
+    toy.node
+        .as_mut()
+        .unwrap()
+        .taints
+        .retain(|taint| &*taint.key != "cni");
+    toy.run_until(|toy| toy.machine().initialized());
+    assert!(
+        !toy.node
+            .as_ref()
+            .unwrap()
+            .tainted("cni", Effect::NoSchedule)
+    );
+}
+
+#[test]
+fn pods_leave_in_order_and_the_machine_goes_last() {
+    let mut toy = Toy::new();
+    toy.run_until(|toy| toy.machine().initialized());
+    let mut critical = pod("critical");
+    critical.critical = true;
+    toy.pods = vec![critical, pod("web")];
+    toy.delete();
+    toy.run_until(|toy| toy.machine.is_none());
+    let at = |what: &str| {
+        toy.log
+            .iter()
+            .position(|line| line.contains(what))
+            .unwrap_or(usize::MAX)
+    };
+    assert!(at("taint") < at("evict default/web"));
+    assert!(at("evict default/web") < at("evict default/critical"));
+    assert!(at("evict default/critical") < at("terminate"));
+    assert!(at("terminate") < at("delete node"));
+    assert!(at("delete node") < at("release"));
+}
+
+#[test]
+fn a_budget_that_forbids_it_is_named_until_the_grace_period_ends() {
+    let mut toy = Toy::new();
+    toy.run_until(|toy| toy.machine().initialized());
+    toy.change(|machine| machine.termination_grace = Some(jiff::SignedDuration::from_mins(10)));
+    toy.pods = vec![pod("web")];
+    toy.held_back = Some("PodDisruptionBudget default/web".into());
+    toy.delete();
+    toy.run_for(Duration::from_mins(5));
+    let drained = toy
+        .machine()
+        .status
+        .conditions
+        .get(kinds::DRAINED)
+        .unwrap()
+        .clone();
+    assert_eq!(
+        drained.message,
+        "pod default/web is held back: PodDisruptionBudget default/web"
+    );
+    assert!(
+        toy.cloud
+            .iter()
+            .all(|one| one.state == MachineState::Running)
+    );
+    toy.run_until(|toy| toy.machine.is_none());
+    assert!(
+        toy.log
+            .iter()
+            .any(|line| line == "delete pod default/web within 30s"),
+        "{:?}",
+        toy.log
+    );
+}
+
+#[test]
+fn do_not_disrupt_holds_a_drain_without_a_deadline() {
+    let mut toy = Toy::new();
+    toy.run_until(|toy| toy.machine().initialized());
+    let mut precious = pod("job");
+    precious.do_not_disrupt = DoNotDisrupt::Always;
+    toy.pods = vec![precious];
+    toy.delete();
+    toy.run_for(Duration::from_hours(5));
+    assert!(toy.machine.is_some());
+    toy.pods.clear();
+    toy.run_until(|toy| toy.machine.is_none());
+}
+
+#[test]
+fn volumes_are_detached_before_the_machine_goes() {
+    let mut toy = Toy::new();
+    toy.run_until(|toy| toy.machine().initialized());
+    toy.attached = vec!["pv-1".into()];
+    toy.delete();
+    toy.run_for(Duration::from_mins(10));
+    let waiting = toy
+        .machine()
+        .status
+        .conditions
+        .get(kinds::VOLUMES_DETACHED)
+        .unwrap()
+        .clone();
+    assert_eq!(waiting.message, "attached: pv-1");
+    assert_eq!(toy.terminations, 0);
+    toy.attached.clear();
+    toy.run_until(|toy| toy.machine.is_none());
+}
+
+#[test]
+fn an_error_of_the_cloud_never_releases_the_object() {
+    let mut toy = Toy::new();
+    toy.run_until(|toy| toy.machine().initialized());
+    toy.trouble = Some(ProviderError::Transient("502".into()));
+    toy.delete();
+    toy.run_for(Duration::from_hours(1));
+    assert!(toy.machine.is_some());
+    let said = toy
+        .machine()
+        .status
+        .conditions
+        .get(kinds::INSTANCE_TERMINATING)
+        .unwrap()
+        .clone();
+    assert_eq!(said.message, "502");
+    toy.trouble = None;
+    toy.run_until(|toy| toy.machine.is_none());
+    assert!(toy.cloud.is_empty());
+}
+
+#[test]
+fn a_purchase_whose_answer_was_lost_is_looked_for_twice() {
+    let mut toy = Toy::new();
+    toy.loses_answers = true;
+    toy.run_for(Duration::from_secs(1));
+    assert_eq!(toy.bought, 1);
+    toy.memory = super::Memory::default();
+    toy.hides = true;
+    toy.delete();
+    toy.run_for(Duration::from_secs(20));
+    assert!(toy.machine.is_some(), "one look is not enough");
+    toy.hides = false;
+    toy.loses_answers = false;
+    toy.run_until(|toy| toy.machine.is_none());
+    assert!(
+        toy.cloud.is_empty(),
+        "the late purchase was found and taken away"
+    );
+}
+
+#[test]
+fn a_machine_without_a_provider_says_so_and_stays() {
+    let mut toy = Toy::new();
+    toy.run_until(|toy| toy.machine().initialized());
+    toy.provider = false;
+    toy.delete();
+    toy.run_for(Duration::from_hours(1));
+    let said = toy
+        .machine()
+        .status
+        .conditions
+        .get(kinds::INSTANCE_TERMINATING)
+        .unwrap()
+        .clone();
+    assert_eq!(
+        (said.status, &*said.reason),
+        (Truth::False, "NodeClassNotReady")
+    );
+}
+
+#[test]
+fn a_node_deleted_by_hand_takes_its_machine_along() {
+    let mut toy = Toy::new();
+    toy.run_until(|toy| toy.machine().initialized());
+    toy.node.as_mut().unwrap().deleting = true;
+    toy.run_until(|toy| toy.machine.is_none());
+    assert_eq!(toy.given_up, Some(Cause::NodeDeleted));
+    assert!(toy.cloud.is_empty() && toy.node.is_none());
+}
+
+#[test]
+fn foreign_fields_of_a_node_survive() {
+    let mut toy = Toy::new();
+    toy.run_until(|toy| toy.node.is_some());
+    let foreign = Taint {
+        key: "someone/else".into(),
+        value: "x".into(),
+        effect: Effect::NoExecute,
+    };
+    let node = toy.node.as_mut().unwrap();
+    node.taints.push(foreign.clone());
+    node.finalizers.push("other/finalizer".into());
+    toy.run_until(|toy| toy.machine().initialized());
+    let node = toy.node.as_ref().unwrap();
+    assert!(node.taints.contains(&foreign));
+    assert!(node.finalizers.contains(&"other/finalizer".into()));
+    toy.delete();
+    toy.run_until(|toy| toy.machine.is_none());
+    let node = toy.node.as_ref().unwrap();
+    assert!(node.tainted(DISRUPTED, Effect::NoSchedule));
+    assert_eq!(node.finalizers, ["other/finalizer".into()]);
+}
+
+#[test]
+fn the_deadline_of_a_drain_survives_on_the_object() {
+    let mut toy = Toy::new();
+    toy.run_until(|toy| toy.machine().initialized());
+    toy.change(|machine| machine.termination_grace = Some(jiff::SignedDuration::from_mins(10)));
+    toy.pods = vec![pod("web")];
+    toy.delete();
+    toy.run_for(Duration::from_secs(1));
+    assert!(
+        toy.machine()
+            .annotations
+            .contains_key(annotations::TERMINATION_TIMESTAMP)
+    );
+}
+
+#[test]
+fn absence_after_a_machine_was_confirmed_is_final() {
+    let mut toy = Toy::new();
+    toy.run_until(|toy| toy.machine().initialized());
+    toy.cloud.clear();
+    toy.delete();
+    toy.node.as_mut().unwrap().conditions.clear();
+    toy.run_until(|toy| toy.machine.is_none());
+    assert!(matches!(
+        toy.memory.cloud,
+        Some(ProviderAnswer::Absent { .. })
+    ));
+    assert!(toy.elapsed() < Duration::from_mins(2));
+}
+
+#[test]
+fn a_node_that_joined_and_was_never_registered_goes_with_its_machine() {
+    let mut toy = Toy::new();
+    toy.run_until(|toy| toy.machine().launched());
+    toy.delete();
+    toy.wait(Duration::from_mins(1));
+    assert!(toy.node.is_some());
+    toy.run_until(|toy| toy.machine.is_none());
+    assert!(toy.node.is_none() && toy.cloud.is_empty());
+}

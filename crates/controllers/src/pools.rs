@@ -1,0 +1,235 @@
+//! What pools say about themselves: what they have, whether they can buy, and when they try again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::sync::Notify;
+use tracing::warn;
+
+use crate::context::{Context, Mode};
+use crate::limits;
+use crate::metrics::{PoolLabel, PoolResource};
+use crate::record::{Condition, PoolRecord, PoolStatus, Truth, kinds};
+
+/// How soon a change shows, and how often everything is looked at.
+const SOON: Duration = Duration::from_secs(1);
+const PERIOD: Duration = Duration::from_secs(30);
+/// What `Ready` of a pool depends on.
+const PARTS: [&str; 2] = [kinds::VALIDATION_SUCCEEDED, kinds::NODE_CLASS_READY];
+
+/// Keeps the status of pools for ever.
+pub(crate) async fn run(context: Arc<Context>, changed: Arc<Notify>) {
+    loop {
+        tokio::select! {
+            biased;
+            () = changed.notified() => tokio::time::sleep(SOON).await,
+            () = tokio::time::sleep(PERIOD) => {}
+        }
+        if context.may_act() {
+            look(&context).await;
+        }
+    }
+}
+
+async fn look(context: &Context) {
+    let pools: Vec<Arc<PoolRecord>> = context.view.read().pools.iter().cloned().collect();
+    context
+        .health
+        .retain(|known| pools.iter().any(|pool| pool.id() == known));
+    for pool in pools {
+        let status = status(context, &pool, context.now());
+        measure(context, &pool, &status);
+        if status == pool.status || context.settings.mode == Mode::ObserveOnly {
+            continue;
+        }
+        let Some(dialect) = context.dialect(&pool.key) else {
+            continue;
+        };
+        match dialect.write_pool_status(&pool, &status).await {
+            Ok(written) => context.view.note_pool(written),
+            Err(error) => warn!(pool = %pool.id(), %error, "its status was not written"),
+        }
+    }
+}
+
+fn status(context: &Context, pool: &PoolRecord, now: Timestamp) -> PoolStatus {
+    let world = context.view.read();
+    let class = world.classes.get(&pool.class);
+    let usage = {
+        let mut usage = limits::Usage::default();
+        let alive = world
+            .machines
+            .iter()
+            .filter(|one| one.pool.as_ref() == Some(pool.id()) && one.deleting.is_none());
+        alive.for_each(|machine| usage.add(machine.capacity(), joiner_core::money::Money::ZERO));
+        usage
+    };
+    let mut status = pool.status.clone();
+    status.nodes = usage.nodes;
+    status.resources = usage.resources;
+    // karpenter: these are always listed, be it with zero.
+    for name in ["cpu", "memory", "pods", "ephemeral-storage"] {
+        if !status.resources.contains(name) {
+            status.resources.set(name, 0);
+        }
+    }
+    status.class_generation = class
+        .map(|class| class.generation)
+        .or(status.class_generation);
+    let mut set = |kind: &str, truth: Truth, reason: &str, message: String| {
+        status.conditions.ensure(Condition {
+            kind: kind.into(),
+            status: truth,
+            reason: reason.into(),
+            message,
+            since: now,
+            generation: pool.generation,
+        });
+    };
+    match &pool.invalid {
+        None => set(
+            kinds::VALIDATION_SUCCEEDED,
+            Truth::True,
+            kinds::VALIDATION_SUCCEEDED,
+            String::new(),
+        ),
+        Some(said) => set(
+            kinds::VALIDATION_SUCCEEDED,
+            Truth::False,
+            "NodePoolValidationFailed",
+            said.clone(),
+        ),
+    }
+    match context
+        .classes
+        .unusable(&pool.class, class.map(AsRef::as_ref))
+    {
+        None => set(
+            kinds::NODE_CLASS_READY,
+            Truth::True,
+            kinds::NODE_CLASS_READY,
+            String::new(),
+        ),
+        Some((reason @ "NodeClassReadinessUnknown", said)) => {
+            set(kinds::NODE_CLASS_READY, Truth::Unknown, reason, said);
+        }
+        Some((reason, said)) => set(kinds::NODE_CLASS_READY, Truth::False, reason, said),
+    }
+    match context.health.of(pool.id()) {
+        Some(Ok(())) => set(
+            kinds::NODE_REGISTRATION_HEALTHY,
+            Truth::True,
+            kinds::NODE_REGISTRATION_HEALTHY,
+            String::new(),
+        ),
+        Some(Err(said)) => set(
+            kinds::NODE_REGISTRATION_HEALTHY,
+            Truth::False,
+            "RegistrationFailed",
+            said,
+        ),
+        None if pool
+            .status
+            .conditions
+            .get(kinds::NODE_REGISTRATION_HEALTHY)
+            .is_none() =>
+        {
+            set(
+                kinds::NODE_REGISTRATION_HEALTHY,
+                Truth::Unknown,
+                "AwaitingReconciliation",
+                String::new(),
+            );
+        }
+        None => {}
+    }
+    capacity(context, pool, now, &mut set);
+    status.conditions.ensure_ready(&PARTS, pool.generation, now);
+    status
+}
+
+/// Says what cannot be had and when it is tried again.
+fn capacity(
+    context: &Context,
+    pool: &PoolRecord,
+    now: Timestamp,
+    set: &mut impl FnMut(&str, Truth, &str, String),
+) {
+    let whole = context
+        .backoffs
+        .waiting(&crate::backoff::Subject::Pool(pool.id().clone()), now);
+    let parts = context.backoffs.next(&pool.class.catalog(), now);
+    match (whole, parts) {
+        (Some((until, said)), _) => {
+            set(
+                kinds::CAPACITY_AVAILABLE,
+                Truth::False,
+                "Waiting",
+                format!("tries again at {until}: {said}"),
+            );
+        }
+        (None, Some((until, count, said))) => {
+            let message = format!(
+                "{count} offerings are not to be had, the next is tried at {until}: {said}"
+            );
+            set(
+                kinds::CAPACITY_AVAILABLE,
+                Truth::False,
+                "OfferingsUnavailable",
+                message,
+            );
+        }
+        (None, None)
+            if pool
+                .status
+                .conditions
+                .get(kinds::CAPACITY_AVAILABLE)
+                .is_some() =>
+        {
+            set(
+                kinds::CAPACITY_AVAILABLE,
+                Truth::True,
+                kinds::CAPACITY_AVAILABLE,
+                String::new(),
+            );
+        }
+        (None, None) => {}
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "gauges are floats")]
+fn measure(context: &Context, pool: &PoolRecord, status: &PoolStatus) {
+    let label = |name: &str| PoolResource {
+        nodepool: pool.id().to_string(),
+        resource_type: name.to_owned(),
+    };
+    let scale = |name: &str, amount: i64| {
+        if name == "cpu" {
+            amount as f64 / 1000.0
+        } else {
+            amount as f64
+        }
+    };
+    for (name, amount) in status.resources.iter() {
+        context
+            .metrics
+            .usage
+            .get_or_create(&label(name))
+            .set(scale(name, amount));
+    }
+    for (name, amount) in pool.pool.limits.resources.iter() {
+        context
+            .metrics
+            .limit
+            .get_or_create(&label(name))
+            .set(scale(name, amount));
+    }
+    let cost = limits::usage(&context.view.read(), pool.id(), None).cost;
+    let nodepool = pool.id().to_string();
+    context
+        .metrics
+        .cost
+        .get_or_create(&PoolLabel { nodepool })
+        .set(cost.dollars());
+}

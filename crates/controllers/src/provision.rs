@@ -1,0 +1,313 @@
+//! From pods that wait to machine objects that ask for machines.
+
+mod batch;
+mod offers;
+mod reasons;
+mod statics;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use futures::stream;
+use joiner_core::name::Name;
+use joiner_core::plan::{Launch, Plan};
+use joiner_core::problem::{Pod, Problem};
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+pub(crate) use batch::Batch;
+pub(crate) use offers::{choose, offers};
+
+use crate::clients::WriteError;
+use crate::clock;
+use crate::context::{Context, Decide, Mode};
+use crate::limits;
+use crate::metrics::PoolReason;
+use crate::record::{MachineRecord, NewMachine, PoolRecord};
+use crate::view::problem::Snapshot;
+
+/// How many machine objects are written at once.
+const WRITES: usize = 20;
+/// How soon to try again when pods are left that could not be provided for.
+const AGAIN: Duration = Duration::from_secs(10);
+
+/// Provides for pods, for ever.
+pub(crate) async fn run(context: Arc<Context>, batch: Arc<Batch>) {
+    loop {
+        batch.wait(window(&context)).await;
+        if !context.may_act() {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            batch.again(Duration::ZERO);
+            continue;
+        }
+        if round(&context).await == Outcome::Unfinished {
+            batch.again(AGAIN);
+        }
+    }
+}
+
+/// How a round ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// Nothing is left to do until something changes.
+    Finished,
+    /// Worth another look soon.
+    Unfinished,
+}
+
+fn window(context: &Context) -> crate::dialect::Window {
+    let shortest = || {
+        context
+            .dialects
+            .values()
+            .map(|one| one.window())
+            .min_by_key(|one| one.max)
+    };
+    context
+        .settings
+        .window
+        .or_else(shortest)
+        .unwrap_or_default()
+}
+
+/// One plan, carried out.
+async fn round(context: &Context) -> Outcome {
+    let statics = statics::fill(context).await;
+    let started = Instant::now();
+    let _buying = context.purchasing.lock().await;
+    let now = context.now();
+    let snapshot = {
+        let world = context.view.read();
+        let terms = crate::terms::terms(context, &world, now);
+        world.problem(&terms, now)
+    };
+    context
+        .metrics
+        .ignored
+        .set(i64::try_from(snapshot.ignored.len()).unwrap_or(i64::MAX));
+    reasons::ignored(context, &snapshot);
+    let moving = snapshot
+        .problem
+        .nodes
+        .iter()
+        .any(|node| node.deleting && !node.pods.is_empty());
+    if snapshot.problem.pods.is_empty() && !moving {
+        context.metrics.unschedulable.set(0);
+        return statics;
+    }
+    let Snapshot {
+        problem,
+        pending,
+        machines,
+        ..
+    } = snapshot;
+    let Some((problem, plan)) = context
+        .decide(problem, |decide: &dyn Decide, problem| {
+            decide.provision(problem)
+        })
+        .await
+    else {
+        return Outcome::Unfinished;
+    };
+    context
+        .metrics
+        .scheduling
+        .observe(started.elapsed().as_secs_f64());
+    let made = if context.settings.mode == Mode::ObserveOnly {
+        info!(
+            launches = plan.launches.len(),
+            cost = plan.cost.dollars(),
+            "would launch these, but only observes"
+        );
+        BTreeMap::new()
+    } else {
+        launch(context, &problem, &plan.launches, "provisioned", None).await
+    };
+    tell(context, &problem, &plan, &pending, &made, &machines);
+    let complete = made.len() == plan.launches.len() && plan.unplaced.is_empty();
+    if complete {
+        statics
+    } else {
+        Outcome::Unfinished
+    }
+}
+
+/// Says what was decided where users look for it, and keeps promised nodes from being taken away.
+fn tell(
+    context: &Context,
+    problem: &Problem,
+    plan: &Plan,
+    pending: &[Option<crate::view::pods::PodKey>],
+    made: &BTreeMap<usize, MachineRecord>,
+    machines: &BTreeMap<Name, crate::record::Key>,
+) {
+    let now = context.now();
+    let window = window(context);
+    let until = clock::after(now, (window.max * 2).max(Duration::from_secs(10)));
+    let real = |pods: &[joiner_core::plan::PodRef]| {
+        pods.iter()
+            .any(|pod| reasons::pod_key(pod, pending).is_some())
+    };
+    let promised = plan
+        .placements
+        .iter()
+        .filter(|one| real(&one.pods))
+        .map(|one| one.node.clone());
+    context.view.nominate(promised, until);
+    reasons::nominations(context, plan, pending, made, machines);
+    reasons::unplaced(context, plan, pending);
+    let unplaced: usize = plan.unplaced.iter().map(|one| one.pods.len()).sum();
+    context
+        .metrics
+        .unschedulable
+        .set(i64::try_from(unplaced).unwrap_or(i64::MAX));
+    if !made.is_empty() || unplaced > 0 {
+        info!(
+            pods = problem.pods.iter().map(|pod: &Pod| pod.count).sum::<u32>(),
+            machines = made.len(),
+            unplaced,
+            cost = plan.cost.dollars(),
+            lower_bound = plan.lower_bound.dollars(),
+            "provisioned"
+        );
+    }
+}
+
+/// What a machine object is written for.
+pub(crate) struct Purpose<'a> {
+    /// Names chosen beforehand, in the order of the launches.
+    pub(crate) names: &'a [Name],
+    /// Disruption that they are for.
+    pub(crate) replaces: &'a Name,
+}
+
+/// Writes machine objects for launches, as far as the pools' limits go. The caller holds the purchasing lock. Returns
+/// what was written, by position.
+pub(crate) async fn launch(
+    context: &Context,
+    problem: &Problem,
+    launches: &[Launch],
+    reason: &'static str,
+    purpose: Option<Purpose<'_>>,
+) -> BTreeMap<usize, MachineRecord> {
+    let mut wanted = Vec::new();
+    {
+        let world = context.view.read();
+        let mut usage: BTreeMap<Name, limits::Usage> = BTreeMap::new();
+        for (position, launch) in launches.iter().enumerate() {
+            let Some(pool) = world.pool(&launch.pool) else {
+                continue;
+            };
+            let used = usage
+                .entry(pool.id().clone())
+                .or_insert_with(|| limits::usage(&world, pool.id(), None));
+            let mut next = used.clone();
+            next.add(&launch.capacity, launch.purchase.price);
+            if let Some(limit) = next.exceeds(&pool.pool.limits) {
+                warn!(pool = %pool.id(), %limit, "not launched: the pool's limit is reached");
+                continue;
+            }
+            *used = next;
+            wanted.push((
+                position,
+                new_machine(context, problem, pool, launch, purpose.as_ref(), position),
+            ));
+        }
+    }
+    let written = stream::iter(wanted)
+        .map(|(position, machine)| async move { (position, write(context, machine, reason).await) })
+        .buffered(WRITES);
+    written
+        .filter_map(|(position, machine)| async move { machine.map(|machine| (position, machine)) })
+        .collect()
+        .await
+}
+
+fn new_machine(
+    context: &Context,
+    problem: &Problem,
+    pool: &Arc<PoolRecord>,
+    launch: &Launch,
+    purpose: Option<&Purpose<'_>>,
+    position: usize,
+) -> NewMachine {
+    let chosen = purpose
+        .and_then(|purpose| purpose.names.get(position))
+        .cloned();
+    let mut labels = launch.labels.clone();
+    labels.insert(joiner_core::labels::NODEPOOL.into(), pool.key.name.clone());
+    NewMachine {
+        pool: pool.clone(),
+        name: chosen.unwrap_or_else(|| context.names.next(&pool.key.name, context.now())),
+        offers: offers(problem, launch),
+        requests: launch.requests.clone(),
+        labels,
+        annotations: purpose
+            .map(|purpose| {
+                (
+                    crate::record::annotations::REPLACES.into(),
+                    purpose.replaces.clone(),
+                )
+            })
+            .into_iter()
+            .collect(),
+    }
+}
+
+/// Writes one machine object; `None` if that did not work.
+async fn write(
+    context: &Context,
+    mut machine: NewMachine,
+    reason: &'static str,
+) -> Option<MachineRecord> {
+    let dialect = context.dialect(&machine.pool.key)?;
+    loop {
+        match dialect.create_machine(&machine).await {
+            Ok(record) => {
+                let offer = record.offer().map(|offer| &offer.purchase);
+                info!(
+                    machine = %record.key,
+                    pool = %machine.pool.id(),
+                    instance_type = offer.map(|one| &*one.instance_type),
+                    zone = offer.map(|one| &*one.zone),
+                    price = offer.map(|one| one.price.dollars()),
+                    reason,
+                    "machine asked for"
+                );
+                let labels = PoolReason {
+                    nodepool: machine.pool.id().to_string(),
+                    reason: reason.to_owned(),
+                };
+                context.metrics.created.get_or_create(&labels).inc();
+                context.view.note_machine(record.clone());
+                return Some(record);
+            }
+            // An answer that was lost is found again under the name that we chose.
+            Err(WriteError::Unknown(_)) => {
+                let key = crate::record::Key {
+                    dialect: dialect.name(),
+                    namespace: machine.pool.key.namespace.clone(),
+                    name: machine.name.clone(),
+                };
+                if let Ok(record) = dialect.get_machine(&key).await {
+                    context.view.note_machine(record.clone());
+                    return Some(record);
+                }
+                return None;
+            }
+            Err(WriteError::Exists(_))
+                if !machine
+                    .annotations
+                    .contains_key(crate::record::annotations::REPLACES) =>
+            {
+                machine.name = context.names.next(&machine.pool.key.name, context.now());
+            }
+            Err(error) => {
+                warn!(pool = %machine.pool.id(), %error, "a machine object was not written");
+                return None;
+            }
+        }
+    }
+}

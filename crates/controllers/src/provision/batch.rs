@@ -1,0 +1,126 @@
+//! Gathers pods, so that those that come together are planned together.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::dialect::Window;
+use crate::view::pods::PodKey;
+
+/// What has come since the last plan.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    first: Option<Instant>,
+    last: Option<Instant>,
+    pods: BTreeSet<PodKey>,
+    again: Option<Instant>,
+}
+
+impl Batch {
+    /// A pod waits. The same pod again does not make anybody wait longer.
+    pub(crate) fn add(&self, pod: PodKey) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.pods.insert(pod) {
+            let now = Instant::now();
+            state.first.get_or_insert(now);
+            state.last = Some(now);
+            drop(state);
+            self.changed.notify_one();
+        }
+    }
+
+    /// Something else calls for a plan.
+    pub(crate) fn again(&self, after: Duration) {
+        let at = Instant::now() + after;
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.again = Some(state.again.map_or(at, |known| known.min(at)));
+        drop(state);
+        self.changed.notify_one();
+    }
+
+    /// Waits until it is time for a plan, and starts a new batch.
+    pub(crate) async fn wait(&self, window: Window) {
+        loop {
+            let changed = self.changed.notified();
+            let due = {
+                let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+                let gathered = match (state.first, state.last) {
+                    (Some(first), Some(last)) => Some((last + window.idle).min(first + window.max)),
+                    _ => None,
+                };
+                let due = [gathered, state.again].into_iter().flatten().min();
+                if due.is_some_and(|at| at <= Instant::now()) {
+                    *state = State::default();
+                    return;
+                }
+                due
+            };
+            match due {
+                Some(at) => {
+                    tokio::select! {
+                        biased;
+                        () = changed => {}
+                        () = tokio::time::sleep_until(at) => {}
+                    }
+                }
+                None => changed.await,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(name: &str) -> PodKey {
+        PodKey {
+            namespace: "default".into(),
+            name: name.into(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_batch_ends_when_no_new_pod_comes_or_it_has_lasted_long_enough() {
+        let batch = std::sync::Arc::new(Batch::default());
+        let started = Instant::now();
+        batch.add(pod("a"));
+        batch.wait(Window::default()).await;
+        assert_eq!(started.elapsed(), Duration::from_secs(1));
+
+        let feeder = batch.clone();
+        let feed = async move {
+            for number in 0..100 {
+                feeder.add(pod(&number.to_string()));
+                feeder.add(pod("same"));
+                tokio::time::sleep(Duration::from_millis(500)).await;
+            }
+        };
+        let started = Instant::now();
+        tokio::select! {
+            () = feed => unreachable!("the batch ends first"),
+            () = batch.wait(Window::default()) => {}
+        }
+        assert_eq!(started.elapsed(), Duration::from_secs(10));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_same_pod_does_not_make_anybody_wait() {
+        let batch = Batch::default();
+        batch.add(pod("a"));
+        let started = Instant::now();
+        tokio::time::sleep(Duration::from_millis(900)).await;
+        batch.add(pod("a"));
+        batch.wait(Window::default()).await;
+        assert_eq!(started.elapsed(), Duration::from_secs(1));
+    }
+}

@@ -1,0 +1,155 @@
+//! What a plan says to buy, as it is written on a machine object.
+
+use joiner_core::labels;
+use joiner_core::name::Labels;
+use joiner_core::plan::{Launch, Purchase};
+use joiner_core::problem::{Limits, Pod, PodSpec, Pool, Problem};
+use joiner_core::resources::{PODS, Resources};
+
+use crate::context::{Context, Decide};
+use crate::record::{MachineRecord, MetadataChange, Offer, annotations};
+use crate::terms::{base_catalog, terms};
+
+/// How many alternatives are kept: an object must stay small, and whoever is refused so often needs a new plan.
+const ALTERNATIVES: usize = 15;
+
+/// The purchase of a launch and its alternatives, with what each of them brings.
+pub(crate) fn offers(problem: &Problem, launch: &Launch) -> Vec<Offer> {
+    std::iter::once(&launch.purchase)
+        .chain(&launch.alternatives)
+        .take(ALTERNATIVES + 1)
+        .map(|purchase| offer(problem, launch, purchase))
+        .collect()
+}
+
+fn offer(problem: &Problem, launch: &Launch, purchase: &Purchase) -> Offer {
+    let catalog = problem.catalog(&purchase.catalog);
+    let fixed = catalog.and_then(|one| {
+        one.types
+            .iter()
+            .find(|one| one.name == purchase.instance_type)
+    });
+    let range = catalog.and_then(|one| {
+        one.ranges
+            .iter()
+            .find(|one| one.name == purchase.instance_type)
+    });
+    let (capacity, allocatable, own, region) = match (fixed, range) {
+        (Some(one), _) => {
+            let there = |place: &&joiner_core::problem::Offering| {
+                place.zone == purchase.zone && place.capacity_type == purchase.capacity_type
+            };
+            let region = one
+                .offerings
+                .iter()
+                .find(there)
+                .map(|place| place.region.clone());
+            (
+                one.capacity.clone(),
+                one.allocatable(),
+                one.labels.clone(),
+                region,
+            )
+        }
+        (None, Some(range)) => {
+            let mut left = launch.capacity.clone();
+            left.subtract(&range.overhead);
+            (
+                launch.capacity.clone(),
+                left,
+                range.labels.clone(),
+                Some(range.region.clone()),
+            )
+        }
+        (None, None) => (
+            launch.capacity.clone(),
+            launch.capacity.clone(),
+            Labels::new(),
+            None,
+        ),
+    };
+    let mut labels = own;
+    let capacity_type: &str = purchase.capacity_type.into();
+    labels.insert(labels::INSTANCE_TYPE.into(), purchase.instance_type.clone());
+    labels.insert(labels::ZONE.into(), purchase.zone.clone());
+    labels.insert(labels::CAPACITY_TYPE.into(), capacity_type.into());
+    if let Some(region) = region.filter(|region| !region.is_empty()) {
+        labels.insert(labels::REGION.into(), region);
+    }
+    let mut purchase = purchase.clone();
+    purchase.catalog = base_catalog(&purchase.catalog);
+    Offer {
+        purchase,
+        capacity,
+        allocatable,
+        labels,
+    }
+}
+
+/// What to buy for a machine object that does not say: it was written by hand, or by somebody else. `None` if nothing
+/// meets its requirements.
+pub(crate) async fn choose(context: &Context, machine: &MachineRecord) -> Option<MetadataChange> {
+    let now = context.now();
+    let terms = {
+        let world = context.view.read();
+        terms(context, &world, now)
+    };
+    let name = machine.class.catalog();
+    let slot = context.classes.slot(&machine.class)?;
+    let mut catalog = match terms.catalogs.get(&name) {
+        Some(catalog) => (**catalog).clone(),
+        None => (*slot.catalog()?).clone(),
+    };
+    context.backoffs.close_offerings(&mut catalog, now);
+    let pool = Pool {
+        name: "chosen".into(),
+        catalog: name,
+        requirements: machine.requirements.clone(),
+        limits: Limits::default(),
+        ..Pool::default()
+    };
+    let problem = single(context, catalog, pool, machine.requests.clone());
+    let (problem, plan) = context
+        .decide(problem, |decide: &dyn Decide, problem| {
+            decide.provision(problem)
+        })
+        .await?;
+    let launch = plan.launches.first()?;
+    let text = serde_json::to_string(&offers(&problem, launch)).ok()?;
+    let mut change = MetadataChange::annotation(annotations::OFFERS, Some(text.into()));
+    change.labels = offers(&problem, launch)
+        .first()?
+        .labels
+        .iter()
+        .map(|(key, value)| (key.clone(), Some(value.clone())))
+        .collect();
+    Some(change)
+}
+
+/// One pod that needs a machine of its own.
+pub(super) fn single(
+    context: &Context,
+    catalog: joiner_core::problem::Catalog,
+    pool: Pool,
+    mut requests: Resources,
+) -> Problem {
+    // Daemons are part of what the object asks for already: no daemon set goes into this problem.
+    if requests.get(PODS) == 0 {
+        requests.set(PODS, 1);
+    }
+    let spec = PodSpec {
+        namespace: "default".into(),
+        requests,
+        tolerations: vec![joiner_core::taints::Toleration::everything()],
+        ..PodSpec::default()
+    };
+    Problem {
+        name: "one machine".into(),
+        now: Some(context.now()),
+        catalogs: vec![catalog],
+        pools: vec![pool],
+        pods: vec![Pod::new("machine", spec)],
+        settings: context.settings.core.clone(),
+        ..Problem::default()
+    }
+}

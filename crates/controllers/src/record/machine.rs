@@ -1,0 +1,222 @@
+//! Machines: from the wish for one until it is gone.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use joiner_core::name::{Labels, Name};
+use joiner_core::plan::Purchase;
+use joiner_core::problem::DisruptionReason;
+use joiner_core::requirement::Expression;
+use joiner_core::resources::Resources;
+use joiner_core::taints::Taint;
+use joiner_providers::{MachineId, Uid};
+use serde::{Deserialize, Serialize};
+
+use super::{ClassKey, Conditions, Key, PoolRecord, kinds};
+
+/// Annotations of Joiner's own on machine objects, the same in every dialect.
+pub mod annotations {
+    /// What to buy, best first: a JSON list of offers.
+    pub const OFFERS: &str = "joiner.dev/purchases";
+    /// How many of the offers have been refused so far.
+    pub const TRIED: &str = "joiner.dev/purchases-tried";
+    /// What the cloud calls the machine, where that is not the node's provider id.
+    pub const MACHINE_ID: &str = "joiner.dev/machine-id";
+    /// Why and for what the machine is to go: a JSON intent.
+    pub const INTENT: &str = "joiner.dev/disruption";
+    /// Which disruption the machine was bought for.
+    pub const REPLACES: &str = "joiner.dev/replaces";
+    /// `"true"` on a pool: it neither buys nor takes away.
+    pub const PAUSED: &str = "joiner.dev/paused";
+    /// When every pod is gone at the latest.
+    pub const TERMINATION_TIMESTAMP: &str = "karpenter.sh/nodeclaim-termination-timestamp";
+    /// `"true"` on a node or machine: leave it alone.
+    pub const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
+}
+
+/// One way to buy a machine, and what one would get. Written down before anything is bought, so that whoever takes
+/// over buys the same.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Offer {
+    /// What to buy.
+    pub purchase: Purchase,
+    /// What it has; counts against limits from the moment it is tried.
+    pub capacity: Resources,
+    /// What of it pods can have.
+    pub allocatable: Resources,
+    /// Labels that only this offer brings.
+    #[serde(default, skip_serializing_if = "Labels::is_empty")]
+    pub labels: Labels,
+}
+
+/// That a machine is to go, written on it so that a restart finds it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Intent {
+    /// Machines that go together share it.
+    pub id: Name,
+    /// Why.
+    pub cause: DisruptionReason,
+    /// Machines that must be ready first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub replacements: Vec<Name>,
+    /// When it was decided.
+    pub since: Timestamp,
+}
+
+/// What has become of a machine. The dialect writes it in its own form.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MachineStatus {
+    /// What the cloud calls it.
+    pub machine_id: Option<MachineId>,
+    /// What its node calls it.
+    pub provider_id: Option<Name>,
+    /// Node that it became.
+    pub node: Option<Name>,
+    /// Dollars per hour, if known.
+    pub price: Option<joiner_core::money::Money>,
+    /// What it has.
+    pub capacity: Resources,
+    /// What of it pods can have.
+    pub allocatable: Resources,
+    /// How far it has come.
+    pub conditions: Conditions,
+    /// When a pod last came or went.
+    pub last_pod_event: Option<Timestamp>,
+}
+
+/// A machine object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MachineRecord {
+    /// Which.
+    pub key: Key,
+    /// Its identity: names are reused, this is not.
+    pub uid: Uid,
+    /// Version of the object.
+    pub version: u64,
+    /// Generation of its settings.
+    pub generation: i64,
+    /// When it was asked for.
+    pub created: Timestamp,
+    /// Since when it is to go.
+    pub deleting: Option<Timestamp>,
+    /// Whether our finalizer is on it.
+    pub finalizer: bool,
+    /// Id of the pool that it belongs to; `None` for one that stands alone.
+    pub pool: Option<Name>,
+    /// Node class that it is bought from.
+    pub class: ClassKey,
+    /// Labels; its node gets them too.
+    pub labels: Labels,
+    /// Annotations.
+    pub annotations: Labels,
+    /// Annotations for its node.
+    pub node_annotations: Labels,
+    /// What it must be.
+    pub requirements: Vec<Expression>,
+    /// What it must have room for.
+    pub requests: Resources,
+    /// Taints of its node.
+    pub taints: Vec<Taint>,
+    /// Taints that its node loses when it is ready.
+    pub startup_taints: Vec<Taint>,
+    /// How old it may get.
+    pub expire_after: Option<SignedDuration>,
+    /// How long its drain may last.
+    pub termination_grace: Option<SignedDuration>,
+    /// What to buy, best first.
+    pub offers: Arc<Vec<Offer>>,
+    /// What has become of it.
+    pub status: MachineStatus,
+}
+
+impl MachineRecord {
+    /// How many offers have been refused.
+    pub fn tried(&self) -> usize {
+        self.annotations
+            .get(annotations::TRIED)
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(0)
+    }
+
+    /// The offer to try, or that was taken.
+    pub fn offer(&self) -> Option<&Offer> {
+        self.offers.get(self.tried())
+    }
+
+    /// That it is to go, and for what; `None` also if the note cannot be read.
+    pub fn intent(&self) -> Option<Intent> {
+        serde_json::from_str(self.annotations.get(annotations::INTENT)?).ok()
+    }
+
+    /// Whether the cloud has it.
+    pub fn launched(&self) -> bool {
+        self.status.conditions.is_true(kinds::LAUNCHED)
+    }
+
+    /// Whether it is a node.
+    pub fn registered(&self) -> bool {
+        self.status.conditions.is_true(kinds::REGISTERED)
+    }
+
+    /// Whether its node can be used.
+    pub fn initialized(&self) -> bool {
+        self.status.conditions.is_true(kinds::INITIALIZED)
+    }
+
+    /// What it has, or will have.
+    pub fn capacity(&self) -> &Resources {
+        match self.offer() {
+            Some(offer) if self.status.capacity.is_empty() => &offer.capacity,
+            _ => &self.status.capacity,
+        }
+    }
+
+    /// What of it pods can have, or will.
+    pub fn allocatable(&self) -> &Resources {
+        match self.offer() {
+            Some(offer) if self.status.allocatable.is_empty() => &offer.allocatable,
+            _ => &self.status.allocatable,
+        }
+    }
+}
+
+/// Changes to the metadata of a machine object; `None` takes a key away.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MetadataChange {
+    /// Labels.
+    pub labels: BTreeMap<Name, Option<Name>>,
+    /// Annotations.
+    pub annotations: BTreeMap<Name, Option<Name>>,
+    /// Whether our finalizer is to be on it.
+    pub finalizer: Option<bool>,
+}
+
+impl MetadataChange {
+    /// One annotation.
+    pub fn annotation(key: &str, value: Option<Name>) -> Self {
+        MetadataChange {
+            annotations: BTreeMap::from([(key.into(), value)]),
+            ..Self::default()
+        }
+    }
+}
+
+/// A machine object to be written, before anything is bought.
+#[derive(Clone, Debug)]
+pub struct NewMachine {
+    /// Its pool.
+    pub pool: Arc<PoolRecord>,
+    /// Name, chosen beforehand so that others can refer to it.
+    pub name: Name,
+    /// What to buy, best first.
+    pub offers: Vec<Offer>,
+    /// What it must have room for.
+    pub requests: Resources,
+    /// Labels that its node will have.
+    pub labels: Labels,
+    /// Further annotations.
+    pub annotations: Labels,
+}

@@ -1,0 +1,167 @@
+//! Pools and what they refer to.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use joiner_api::text::PriceChange;
+use joiner_core::money::Money;
+use joiner_core::name::{Labels, Name};
+use joiner_core::problem::Pool;
+use joiner_core::requirement::Expression;
+use joiner_core::resources::Resources;
+
+use super::{ClassKey, Condition, Conditions, Key};
+
+/// What has been found out about a pool. The dialect writes it in its own form.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PoolStatus {
+    /// What all its machines together have.
+    pub resources: Resources,
+    /// How many machines it has.
+    pub nodes: u32,
+    /// Generation of its node class that was last seen.
+    pub class_generation: Option<i64>,
+    /// Whether it is healthy and ready to buy.
+    pub conditions: Conditions,
+}
+
+/// A pool object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PoolRecord {
+    /// Which.
+    pub key: Key,
+    /// Its identity.
+    pub uid: Name,
+    /// Version of the object.
+    pub version: u64,
+    /// Generation of its settings.
+    pub generation: i64,
+    /// When it was made.
+    pub created: Option<Timestamp>,
+    /// It is to go, and its machines with it.
+    pub deleting: bool,
+    /// On which terms it buys; its name is unique over all dialects.
+    pub pool: Pool,
+    /// Node class that it buys from.
+    pub class: ClassKey,
+    /// Neither buys nor takes away.
+    pub paused: bool,
+    /// Why its settings make no sense.
+    pub invalid: Option<String>,
+    /// How long a drain of its nodes may last.
+    pub termination_grace: Option<SignedDuration>,
+    /// How long before its nodes expire they may be replaced at leisure; zero for not at all.
+    pub expiry_window: SignedDuration,
+    /// Annotations of the pool object.
+    pub annotations: Labels,
+    /// Digest of everything whose change means drift.
+    pub hash: Name,
+    /// What has been found out about it so far.
+    pub status: PoolStatus,
+    /// Whatever the dialect wants back when it writes a machine of this pool.
+    pub template: Arc<serde_json::Value>,
+}
+
+impl PoolRecord {
+    /// Its name in problems and plans.
+    pub fn id(&self) -> &Name {
+        &self.pool.name
+    }
+}
+
+/// A node class object, or what stands for one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClassRecord {
+    /// Which.
+    pub key: ClassKey,
+    /// Its identity.
+    pub uid: Name,
+    /// Version of the object.
+    pub version: u64,
+    /// Generation of its settings.
+    pub generation: i64,
+    /// It is to go.
+    pub deleting: bool,
+    /// Its own `Ready` condition, if somebody writes one.
+    pub ready: Option<Condition>,
+    /// Its settings, as they stand in the object.
+    pub spec: Arc<serde_json::Value>,
+}
+
+/// How an overlay changes a price.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum PriceRule {
+    /// It is this.
+    Fixed(Money),
+    /// More or less.
+    Change(PriceChange),
+}
+
+impl PriceRule {
+    /// The price under this rule.
+    pub fn apply(self, price: Money) -> Money {
+        match self {
+            PriceRule::Fixed(fixed) => fixed,
+            PriceRule::Change(change) => change.apply(price),
+        }
+    }
+}
+
+/// Changes to what a catalogue says, made by the user.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OverlayRecord {
+    /// Which.
+    pub key: Key,
+    /// Its identity.
+    pub uid: Name,
+    /// Version of the object.
+    pub version: u64,
+    /// Generation of its settings.
+    pub generation: i64,
+    /// Heavier ones win.
+    pub weight: i32,
+    /// Which offerings it is for.
+    pub requirements: Vec<Expression>,
+    /// What they cost.
+    pub price: Option<PriceRule>,
+    /// What their machines have beside what the catalogue says.
+    pub capacity: Resources,
+    /// Its conditions so far.
+    pub conditions: Conditions,
+}
+
+/// What a buffer multiplies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScalableRef {
+    /// API group.
+    pub group: Name,
+    /// Kind.
+    pub kind: Name,
+    /// Name, in the buffer's namespace.
+    pub name: Name,
+}
+
+/// Room that is kept free.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BufferRecord {
+    /// Which.
+    pub key: Key,
+    /// Its identity.
+    pub uid: Name,
+    /// Version of the object.
+    pub version: u64,
+    /// Generation of its settings.
+    pub generation: i64,
+    /// Name of a pod template in its namespace.
+    pub template: Option<Name>,
+    /// Workload whose pods it is room for.
+    pub scalable: Option<ScalableRef>,
+    /// For so many pods.
+    pub replicas: Option<u32>,
+    /// For so many in a hundred of the workload's pods.
+    pub percentage: Option<u32>,
+    /// For no more than this.
+    pub limits: Resources,
+    /// Its conditions so far.
+    pub conditions: Conditions,
+}

@@ -1,0 +1,129 @@
+//! Sick nodes are replaced, unless so many are sick that the sickness is elsewhere.
+//!
+//! karpenter: pkg/controllers/node/health
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use joiner_core::name::Name;
+use tracing::{info, warn};
+
+use crate::clock;
+use crate::context::{Context, Mode};
+use crate::disrupt::delete;
+use crate::events::Severity;
+use crate::record::{MachineRecord, MetadataChange, annotations};
+
+/// How often nodes are looked at.
+const PERIOD: Duration = Duration::from_secs(30);
+/// What share of a pool may be sick, in percent, rounded up.
+const PLAUSIBLE: usize = 20;
+
+/// Looks after sick nodes for ever.
+pub(crate) async fn run(context: Arc<Context>) {
+    loop {
+        tokio::time::sleep(PERIOD).await;
+        let active = context.settings.repair
+            && context.settings.mode == Mode::Act
+            && !context.settings.paused;
+        if active && context.may_act() {
+            look(&context).await;
+        }
+    }
+}
+
+/// Machines by pool: all of them, those whose node shows a bad sign, and those that have for too long.
+#[derive(Default)]
+struct Ward {
+    all: usize,
+    sick: usize,
+    overdue: Vec<(Arc<MachineRecord>, String)>,
+}
+
+fn wards(context: &Context) -> BTreeMap<Option<Name>, Ward> {
+    let now = context.now();
+    let world = context.view.read();
+    let mut wards: BTreeMap<Option<Name>, Ward> = BTreeMap::new();
+    for machine in world.machines.iter() {
+        let Some(node) = machine
+            .status
+            .node
+            .as_ref()
+            .and_then(|name| world.nodes.get(name))
+        else {
+            continue;
+        };
+        let Some(slot) = context.classes.slot(&machine.class) else {
+            continue;
+        };
+        let ward = wards.entry(machine.pool.clone()).or_default();
+        ward.all += 1;
+        let signs: Vec<_> = slot
+            .provider
+            .repair_policies()
+            .iter()
+            .flat_map(|policy| node.conditions.iter().map(move |one| (policy, one)))
+            .filter(|(policy, one)| *one.kind == *policy.condition && *one.status == *policy.status)
+            .collect();
+        ward.sick += usize::from(!signs.is_empty());
+        let late = signs
+            .iter()
+            .find(|(policy, one)| clock::since(now, one.since) >= policy.tolerated);
+        if let Some((_, sign)) = late
+            && machine.deleting.is_none()
+            && machine.initialized()
+        {
+            let why = format!(
+                "{} has been {} since {}",
+                sign.kind, sign.status, sign.since
+            );
+            ward.overdue.push((machine.clone(), why));
+        }
+    }
+    wards
+}
+
+async fn look(context: &Context) {
+    for (pool, ward) in wards(context) {
+        let tolerated = (ward.all * PLAUSIBLE).div_ceil(100);
+        if ward.sick > tolerated && !ward.overdue.is_empty() {
+            let pool = pool.as_deref().unwrap_or_default();
+            warn!(
+                pool,
+                sick = ward.sick,
+                all = ward.all,
+                "too many nodes are sick at once: none is replaced"
+            );
+            for (machine, _) in &ward.overdue {
+                let message = format!(
+                    "{} of {} nodes are sick, more than {PLAUSIBLE}%",
+                    ward.sick, ward.all
+                );
+                context.tell_machine(machine, Severity::Warning, "NodeRepairBlocked", &message);
+            }
+            continue;
+        }
+        // One at a time: a replacement that gets well again shows that replacing helps.
+        if let Some((machine, why)) = ward.overdue.first() {
+            replace(context, machine, why).await;
+        }
+    }
+}
+
+/// Nobody answers there: pods are not waited for.
+async fn replace(context: &Context, machine: &MachineRecord, why: &str) {
+    let Some(dialect) = context.dialect(&machine.key) else {
+        return;
+    };
+    info!(machine = %machine.key, why, "sick node is replaced");
+    let at = context.now().to_string();
+    let change = MetadataChange::annotation(annotations::TERMINATION_TIMESTAMP, Some(at.into()));
+    match dialect.patch_machine(machine, &change).await {
+        Ok(written) => {
+            context.view.note_machine(written.clone());
+            delete(context, &written, "unhealthy").await;
+        }
+        Err(error) => warn!(machine = %machine.key, %error, "could not be replaced yet"),
+    }
+}

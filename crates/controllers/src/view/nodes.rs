@@ -1,0 +1,209 @@
+//! Nodes, trimmed to what decisions and the lifecycle of machines need.
+
+use jiff::Timestamp;
+use joiner_core::name::{Labels, Name};
+use joiner_core::resources::Resources;
+use joiner_core::taints::{Effect, Taint};
+use joiner_providers::NodeLink;
+use k8s_openapi::api::core::v1 as core;
+
+use super::pods::lower_resources;
+use super::store::Stored;
+use super::version;
+use crate::record::annotations;
+
+/// A condition of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeCondition {
+    /// Type.
+    pub kind: Name,
+    /// Status, as it stands there.
+    pub status: Name,
+    /// Since when.
+    pub since: Timestamp,
+}
+
+/// A node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeRecord {
+    /// Name.
+    pub name: Name,
+    /// Its identity.
+    pub uid: Name,
+    /// Version of the object.
+    pub version: u64,
+    /// When it was made.
+    pub created: Timestamp,
+    /// It is to go.
+    pub deleting: bool,
+    /// Labels.
+    pub labels: Labels,
+    /// Must not be disturbed.
+    pub do_not_disrupt: bool,
+    /// Taints.
+    pub taints: Vec<Taint>,
+    /// Taints with an effect that nobody knows, as they stand there: kept when the list is written.
+    pub strange_taints: Vec<(Name, Name, Name)>,
+    /// What its cloud calls it.
+    pub provider_id: Name,
+    /// What its firmware calls it.
+    pub system_uuid: Name,
+    /// What the machine has.
+    pub capacity: Resources,
+    /// What of it pods can have.
+    pub allocatable: Resources,
+    /// Conditions.
+    pub conditions: Vec<NodeCondition>,
+    /// Identities of its owners.
+    pub owners: Vec<Name>,
+    /// Finalizers.
+    pub finalizers: Vec<Name>,
+}
+
+impl Stored for NodeRecord {
+    type Key = Name;
+    fn key(&self) -> Name {
+        self.name.clone()
+    }
+    fn uid(&self) -> &Name {
+        &self.uid
+    }
+    fn version(&self) -> u64 {
+        self.version
+    }
+}
+
+impl NodeRecord {
+    /// Whether its kubelet says that it works.
+    pub fn ready(&self) -> bool {
+        self.conditions
+            .iter()
+            .any(|one| &*one.kind == "Ready" && &*one.status == "True")
+    }
+
+    /// Whether the link leads to this node.
+    pub fn is(&self, link: &NodeLink) -> bool {
+        match link {
+            NodeLink::ProviderId(id) => !id.is_empty() && self.provider_id == *id,
+            NodeLink::SystemUuid(uuid) => same_uuid(&self.system_uuid, uuid),
+            NodeLink::Label { key, value } => self.labels.get(key) == Some(value),
+            NodeLink::Name(name) => self.name == *name,
+        }
+    }
+
+    /// Whether it has this taint, whatever its value.
+    pub fn tainted(&self, key: &str, effect: Effect) -> bool {
+        self.taints
+            .iter()
+            .any(|taint| &*taint.key == key && taint.effect == effect)
+    }
+}
+
+/// A node as the engine keeps it.
+pub fn lower_node(node: core::Node) -> NodeRecord {
+    let metadata = node.metadata;
+    let spec = node.spec.unwrap_or_default();
+    let status = node.status.unwrap_or_default();
+    let given = metadata.annotations.unwrap_or_default();
+    let mut taints = Vec::new();
+    let mut strange_taints = Vec::new();
+    for taint in spec.taints.into_iter().flatten() {
+        let value: Name = taint.value.unwrap_or_default().into();
+        match taint.effect.parse() {
+            Ok(effect) => taints.push(Taint {
+                key: taint.key.into(),
+                value,
+                effect,
+            }),
+            Err(_) => strange_taints.push((taint.key.into(), value, taint.effect.into())),
+        }
+    }
+    NodeRecord {
+        name: metadata.name.unwrap_or_default().into(),
+        uid: metadata.uid.unwrap_or_default().into(),
+        version: version(metadata.resource_version.as_deref()),
+        created: metadata
+            .creation_timestamp
+            .map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+        deleting: metadata.deletion_timestamp.is_some(),
+        labels: super::labels(metadata.labels),
+        do_not_disrupt: given
+            .get(annotations::DO_NOT_DISRUPT)
+            .is_some_and(|text| text == "true"),
+        taints,
+        strange_taints,
+        provider_id: spec.provider_id.unwrap_or_default().into(),
+        system_uuid: status
+            .node_info
+            .map(|info| info.system_uuid)
+            .unwrap_or_default()
+            .into(),
+        capacity: lower_resources(status.capacity.as_ref()),
+        allocatable: lower_resources(status.allocatable.as_ref()),
+        conditions: status
+            .conditions
+            .into_iter()
+            .flatten()
+            .map(|one| NodeCondition {
+                kind: one.type_.into(),
+                status: one.status.into(),
+                since: one
+                    .last_transition_time
+                    .map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+            })
+            .collect(),
+        owners: metadata
+            .owner_references
+            .into_iter()
+            .flatten()
+            .map(|owner| owner.uid.into())
+            .collect(),
+        finalizers: metadata
+            .finalizers
+            .into_iter()
+            .flatten()
+            .map(Into::into)
+            .collect(),
+    }
+}
+
+/// Firmware reports the first three groups of a UUID in either byte order.
+fn same_uuid(one: &str, other: &str) -> bool {
+    let hex = |text: &str| -> Option<Vec<u8>> {
+        let digits: String = text.chars().filter(|c| *c != '-').collect();
+        (digits.len() == 32).then_some(())?;
+        (0..16)
+            .map(|at| u8::from_str_radix(digits.get(at * 2..at * 2 + 2)?, 16).ok())
+            .collect()
+    };
+    let (Some(one), Some(other)) = (hex(one), hex(other)) else {
+        return false;
+    };
+    let mut swapped = other.clone();
+    for group in [0..4, 4..6, 6..8] {
+        if let Some(bytes) = swapped.get_mut(group) {
+            bytes.reverse();
+        }
+    }
+    one == other || one == swapped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uuids_are_equal_in_either_byte_order() {
+        let uuid = "33221100-5544-7766-8899-aabbccddeeff";
+        assert!(same_uuid(uuid, "33221100-5544-7766-8899-AABBCCDDEEFF"));
+        assert!(same_uuid(uuid, "00112233-4455-6677-8899-aabbccddeeff"));
+        assert!(!same_uuid(uuid, "00112233-4455-6677-8899-aabbccddee00"));
+        assert!(!same_uuid("", ""));
+    }
+
+    #[test]
+    fn a_node_without_provider_id_is_linked_to_nothing_by_it() {
+        let node = lower_node(core::Node::default());
+        assert!(!node.is(&NodeLink::ProviderId("".into())));
+    }
+}

@@ -1,0 +1,345 @@
+//! The view as a problem to be decided.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use joiner_core::labels;
+use joiner_core::money::Money;
+use joiner_core::name::{Labels, Name};
+use joiner_core::problem::{Catalog, Node, NodePhase, Pod, PodSpec, Problem, Settings};
+use joiner_core::taints::Effect;
+
+use super::World;
+use super::nodes::NodeRecord;
+use super::pods::{DISRUPTED, Owner, PodKey, PodRecord};
+use crate::record::{Key, MachineRecord, annotations, kinds};
+
+/// What a problem depends on beside the view.
+#[derive(Clone, Debug, Default)]
+pub struct Terms {
+    /// What is for sale, by catalogue name; overlays and back-off applied.
+    pub catalogs: BTreeMap<Name, Arc<Catalog>>,
+    /// The catalogue of a pool where it differs from that of its class.
+    pub pool_catalogs: BTreeMap<Name, Name>,
+    /// Why a pool must not buy now.
+    pub closed: BTreeMap<Name, String>,
+    /// Room to be kept free: pods that are not there, and how many.
+    pub buffers: Vec<(Name, Arc<PodSpec>, u32)>,
+    /// The node that we run on: whoever takes it away takes away the one that would finish the job.
+    pub own_node: Option<Name>,
+    /// How to decide.
+    pub settings: Settings,
+}
+
+/// A problem, and which objects it is about.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// The problem.
+    pub problem: Problem,
+    /// The pod behind each waiting pod of the problem; `None` for room that is kept free.
+    pub pending: Vec<Option<PodKey>>,
+    /// The machine behind each node of the problem, by name.
+    pub machines: BTreeMap<Name, Key>,
+    /// Pods that are left out, and why.
+    pub ignored: Vec<(PodKey, String)>,
+}
+
+impl World {
+    /// The problem as it stands.
+    pub fn problem(&self, terms: &Terms, now: Timestamp) -> Snapshot {
+        let mut snapshot = Snapshot::default();
+        self.add_pods(terms, &mut snapshot);
+        self.add_nodes(terms, now, &mut snapshot);
+        let problem = &mut snapshot.problem;
+        problem.now = Some(now);
+        problem.catalogs = terms.catalogs.values().map(|one| (**one).clone()).collect();
+        problem.settings = terms.settings.clone();
+        for record in self.pools.iter().filter(|pool| !pool.deleting) {
+            let mut pool = record.pool.clone();
+            pool.catalog = terms
+                .pool_catalogs
+                .get(record.id())
+                .cloned()
+                .unwrap_or_else(|| record.class.catalog());
+            pool.closed = terms.closed.get(record.id()).cloned();
+            problem.pools.push(pool);
+        }
+        problem.daemon_sets = self
+            .daemon_sets
+            .iter()
+            .filter_map(|set| set.value.clone())
+            .collect();
+        problem.pod_disruption_budgets = self.budgets.iter().map(|one| one.value.clone()).collect();
+        problem.namespaces = self
+            .namespaces
+            .iter()
+            .map(|one| (one.key.name.clone(), one.value.clone()))
+            .collect();
+        snapshot
+    }
+
+    fn add_pods(&self, terms: &Terms, snapshot: &mut Snapshot) {
+        for record in self.pods.iter().filter(|pod| pod.provisionable()) {
+            if record.resource_claims {
+                let reason = "it asks for devices by resource claim, which no pool can promise";
+                snapshot
+                    .ignored
+                    .push((record.key.clone(), reason.to_owned()));
+                continue;
+            }
+            match self.volumes(&record.key.namespace, &record.claims) {
+                Ok(volumes) => {
+                    let mut pod = lower(record, Timestamp::UNIX_EPOCH);
+                    if !volumes.is_empty() {
+                        Arc::make_mut(&mut pod.spec).volumes = volumes;
+                    }
+                    snapshot.problem.pods.push(pod);
+                    snapshot.pending.push(Some(record.key.clone()));
+                }
+                Err(reason) => snapshot.ignored.push((record.key.clone(), reason)),
+            }
+        }
+        for (name, spec, count) in &terms.buffers {
+            snapshot.problem.pods.push(Pod {
+                name: name.clone(),
+                count: *count,
+                spec: spec.clone(),
+                ..Pod::default()
+            });
+            snapshot.pending.push(None);
+        }
+    }
+
+    fn add_nodes(&self, terms: &Terms, now: Timestamp, snapshot: &mut Snapshot) {
+        let waiting: Vec<&Arc<MachineRecord>> = self
+            .machines
+            .iter()
+            .filter(|machine| !machine.registered())
+            .collect();
+        // A node that has joined and is not registered yet is the same machine that is on its way: it counts once.
+        let joined: BTreeSet<&Name> = waiting
+            .iter()
+            .filter_map(|machine| machine.status.provider_id.as_ref())
+            .chain(waiting.iter().map(|machine| &machine.key.name))
+            .collect();
+        for node in self.nodes.iter() {
+            let machine = self.machine_of(&node.name);
+            if machine.is_none()
+                && (joined.contains(&node.provider_id) || joined.contains(&node.name))
+            {
+                continue;
+            }
+            if let Some(machine) = machine {
+                snapshot
+                    .machines
+                    .insert(node.name.clone(), machine.key.clone());
+            }
+            let pods = self.pods_on(&node.name).filter(|pod| !pod.terminal);
+            let pods = pods.map(|pod| self.bound(pod, now)).collect();
+            let mut lowered = self.lower_node(node, machine.map(AsRef::as_ref), terms, now);
+            lowered.pods = pods;
+            snapshot.problem.nodes.push(lowered);
+        }
+        for machine in waiting {
+            let name: Name = machine.key.to_string().into();
+            snapshot.machines.insert(name.clone(), machine.key.clone());
+            snapshot.problem.nodes.push(in_flight(machine, name, terms));
+        }
+    }
+
+    fn bound(&self, record: &PodRecord, now: Timestamp) -> Pod {
+        let mut pod = lower(record, now);
+        if !record.claims.is_empty()
+            && let Ok(volumes) = self.volumes(&record.key.namespace, &record.claims)
+        {
+            Arc::make_mut(&mut pod.spec).volumes = volumes;
+        }
+        pod
+    }
+
+    /// Within the window before it expires, a machine is replaced like one that has drifted: within budgets, and with
+    /// its replacement ready first.
+    fn expires_soon(&self, machine: &MachineRecord, now: Timestamp) -> Option<String> {
+        let window = self.pool(machine.pool.as_ref()?)?.expiry_window;
+        let end = machine.created.checked_add(machine.expire_after?).ok()?;
+        (window.is_positive() && end.checked_sub(window).ok()? <= now)
+            .then(|| format!("expires at {end}"))
+    }
+
+    fn lower_node(
+        &self,
+        node: &NodeRecord,
+        machine: Option<&MachineRecord>,
+        terms: &Terms,
+        now: Timestamp,
+    ) -> Node {
+        let initialized = machine.is_none_or(MachineRecord::initialized);
+        let deleting = node.deleting
+            || node.tainted(DISRUPTED, Effect::NoSchedule)
+            || machine
+                .is_some_and(|machine| machine.deleting.is_some() || machine.intent().is_some());
+        let mut allocatable = node.allocatable.clone();
+        let mut capacity = node.capacity.clone();
+        if let Some(machine) = machine
+            && !initialized
+        {
+            // Device plugins report late: until then what was bought counts.
+            fill(&mut allocatable, machine.allocatable());
+            fill(&mut capacity, machine.capacity());
+        }
+        let last_pod_event = machine.and_then(|machine| {
+            [
+                self.last_pod_event(&node.name),
+                machine.status.last_pod_event,
+                machine.status.conditions.true_since(kinds::INITIALIZED),
+            ]
+            .into_iter()
+            .flatten()
+            .max()
+        });
+        let label = |key: &str| node.labels.get(key).cloned().unwrap_or_else(|| "".into());
+        let limits = self.csi_nodes.get(&PodKey {
+            namespace: "".into(),
+            name: node.name.clone(),
+        });
+        Node {
+            name: node.name.clone(),
+            pool: machine.and_then(|machine| machine.pool.clone()),
+            phase: if initialized {
+                NodePhase::Ready
+            } else {
+                NodePhase::Starting
+            },
+            labels: node.labels.clone(),
+            taints: node.taints.clone(),
+            startup_taints: machine
+                .map(|machine| machine.startup_taints.clone())
+                .unwrap_or_default(),
+            capacity,
+            allocatable,
+            pods: Vec::new(),
+            instance_type: label(labels::INSTANCE_TYPE),
+            capacity_type: label(labels::CAPACITY_TYPE).parse().unwrap_or_default(),
+            price: machine.and_then(|machine| price(machine, terms)),
+            created: Some(machine.map_or(node.created, |machine| machine.created)),
+            last_pod_event,
+            drifted: machine
+                .and_then(|machine| drifted(machine).or_else(|| self.expires_soon(machine, now))),
+            deleting,
+            do_not_disrupt: node.do_not_disrupt
+                || terms.own_node.as_ref() == Some(&node.name)
+                || machine.is_some_and(do_not_disrupt),
+            nominated: self
+                .nominations
+                .get(&node.name)
+                .is_some_and(|until| *until > now),
+            unready: !node.ready(),
+            volume_limits: limits.map(|one| one.value.clone()).unwrap_or_default(),
+        }
+    }
+}
+
+fn do_not_disrupt(machine: &MachineRecord) -> bool {
+    machine
+        .annotations
+        .get(annotations::DO_NOT_DISRUPT)
+        .is_some_and(|text| &**text == "true")
+}
+
+fn drifted(machine: &MachineRecord) -> Option<String> {
+    let condition = machine.status.conditions.get(kinds::DRIFTED)?;
+    machine
+        .status
+        .conditions
+        .is_true(kinds::DRIFTED)
+        .then(|| match condition.message.as_str() {
+            "" => condition.reason.to_string(),
+            message => message.to_owned(),
+        })
+}
+
+fn in_flight(machine: &MachineRecord, name: Name, terms: &Terms) -> Node {
+    let mut labels = machine.labels.clone();
+    if let Some(offer) = machine.offer() {
+        for (key, value) in &offer.labels {
+            labels.entry(key.clone()).or_insert_with(|| value.clone());
+        }
+    }
+    let label = |labels: &Labels, key: &str| labels.get(key).cloned().unwrap_or_else(|| "".into());
+    Node {
+        name,
+        pool: machine.pool.clone(),
+        phase: NodePhase::InFlight,
+        instance_type: label(&labels, labels::INSTANCE_TYPE),
+        capacity_type: label(&labels, labels::CAPACITY_TYPE)
+            .parse()
+            .unwrap_or_default(),
+        labels,
+        taints: machine.taints.clone(),
+        startup_taints: machine.startup_taints.clone(),
+        capacity: machine.capacity().clone(),
+        allocatable: machine.allocatable().clone(),
+        price: price(machine, terms),
+        created: Some(machine.created),
+        deleting: machine.deleting.is_some(),
+        do_not_disrupt: do_not_disrupt(machine),
+        ..Node::default()
+    }
+}
+
+fn fill(
+    known: &mut joiner_core::resources::Resources,
+    promised: &joiner_core::resources::Resources,
+) {
+    for (name, amount) in promised.iter() {
+        if known.get(name) == 0 {
+            known.set(name, amount);
+        }
+    }
+}
+
+/// What a machine costs now: as its catalogue says, else as was agreed.
+fn price(machine: &MachineRecord, terms: &Terms) -> Option<Money> {
+    let label = |key: &str| {
+        machine
+            .labels
+            .get(key)
+            .map(AsRef::as_ref)
+            .unwrap_or_default()
+    };
+    let name = machine
+        .pool
+        .as_ref()
+        .and_then(|pool| terms.pool_catalogs.get(pool))
+        .cloned()
+        .unwrap_or_else(|| machine.class.catalog());
+    let listed = terms.catalogs.get(&name).and_then(|catalog| {
+        let own = catalog
+            .types
+            .iter()
+            .find(|one| &*one.name == label(labels::INSTANCE_TYPE))?;
+        let offering = own.offerings.iter().find(|one| {
+            let capacity_type: &str = one.capacity_type.into();
+            &*one.zone == label(labels::ZONE) && capacity_type == label(labels::CAPACITY_TYPE)
+        })?;
+        Some(offering.price)
+    });
+    listed
+        .or(machine.status.price)
+        .or_else(|| machine.offer().map(|offer| offer.purchase.price))
+}
+
+fn lower(record: &PodRecord, now: Timestamp) -> Pod {
+    Pod {
+        name: record.key.to_string().into(),
+        count: 1,
+        spec: record.spec.clone(),
+        created: Some(record.created),
+        deletion_cost: record.deletion_cost,
+        do_not_disrupt: record.active() && record.do_not_disrupt.active(now),
+        daemon: record.owner == Owner::DaemonSet,
+        unready: record.unready,
+        stays_behind: !record.reschedulable(),
+    }
+}
