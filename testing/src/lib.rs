@@ -1,0 +1,21 @@
+//! The real control plane for end-to-end tests, and the differential suite that runs on it.
+//!
+//! ```no_run
+//! # async fn example() -> anyhow::Result<()> {
+//! use joiner_testing::ControlPlane;
+//!
+//! let cluster = ControlPlane::start().await?; // etcd and kube-apiserver, gone when `cluster` is dropped
+//! let namespace = cluster.namespace("demo").await?;
+//! cluster.kubectl(["get", "pods", "--namespace", namespace.name()]).await?;
+//! # Ok(()) }
+//! ```
+
+mod client;
+mod controlplane;
+pub mod differential;
+pub mod kubectl;
+mod process;
+
+pub use client::Client;
+pub use controlplane::{Builder, ControlPlane, Namespace};
+pub use xtask::controlplane::Program;
