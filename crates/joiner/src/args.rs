@@ -1,0 +1,49 @@
+//! The command line, as typed.
+
+mod consolidate;
+mod crds;
+mod demo;
+mod plan;
+mod prices;
+
+use clap::{Parser, Subcommand};
+
+pub(crate) use consolidate::ConsolidateArgs;
+pub(crate) use crds::CrdsArgs;
+pub(crate) use demo::DemoArgs;
+pub(crate) use plan::{Format, PlanArgs, SolverArgs};
+pub(crate) use prices::{PriceFormat, PriceSource, PricesArgs};
+
+/// Joiner keeps a Kubernetes cluster in the cheapest shape that holds its pods.
+#[derive(Parser)]
+#[command(name = "joiner", version, propagate_version = true)]
+pub(crate) struct Args {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What to do.
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Run a whole cluster in this process, with nothing installed.
+    Demo(DemoArgs),
+    /// Plan the cheapest machines for pods that wait, offline.
+    Plan(PlanArgs),
+    /// Plan which nodes to take away, round after round, offline.
+    Consolidate(ConsolidateArgs),
+    /// Print the custom resource definitions.
+    Crds(CrdsArgs),
+    /// Show what servers cost right now.
+    Prices(PricesArgs),
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Args::command().debug_assert();
+    }
+}

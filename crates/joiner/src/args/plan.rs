@@ -1,0 +1,66 @@
+//! `joiner plan`, as typed.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use jiff::SignedDuration;
+
+/// What to print.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// A table for people.
+    #[default]
+    Table,
+    /// The plan, with a reason for all of it.
+    Json,
+}
+
+/// How hard to look.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct SolverArgs {
+    /// Attempts at improvement after the first valid plan; 0 stops there. The same steps give the same plan anywhere.
+    #[arg(long, value_name = "N")]
+    pub(crate) steps: Option<u64>,
+    /// Workers. The plan does not depend on it.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) threads: usize,
+    /// Of the only randomness there is.
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// Judge the plan by every rule (always done in debug builds).
+    #[arg(long)]
+    pub(crate) check: bool,
+}
+
+/// Plan the cheapest machines for pods that wait, offline.
+#[derive(Args)]
+#[command(
+    after_help = "Exit status: 0 everything has a place; 1 files cannot be read or written; 2 wrong usage; \
+                        3 the input is malformed; 4 some pods have no place; 5 the plan broke a rule."
+)]
+pub(crate) struct PlanArgs {
+    /// Problem file: Joiner's own JSON, or the form that solvers are compared on.
+    #[arg(long, value_name = "FILE", required_unless_present = "manifests")]
+    pub(crate) problem: Option<PathBuf>,
+    /// Directory of Kubernetes YAML: workloads, node pools, nodes.
+    #[arg(short = 'f', long, value_name = "DIR", conflicts_with = "problem")]
+    pub(crate) manifests: Option<PathBuf>,
+    /// Catalogue for node classes that name none: Joiner's own JSON or Karpenter's kwok instance types.
+    #[arg(long, value_name = "FILE", requires = "manifests")]
+    pub(crate) catalog: Option<PathBuf>,
+    /// Write the solution here instead of printing a table.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// What to print.
+    #[arg(short, long, value_enum, default_value_t)]
+    pub(crate) output: Format,
+    /// Go on improving for so long instead of counting steps, such as 500ms.
+    #[arg(long, value_name = "TIME", conflicts_with = "steps")]
+    pub(crate) time_limit: Option<SignedDuration>,
+    /// Solve so often and report the median time.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) runs: u32,
+    /// How hard to look.
+    #[command(flatten)]
+    pub(crate) solver: SolverArgs,
+}

@@ -1,0 +1,60 @@
+//! `joiner prices`, as typed.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use joiner_providers::rackspace::prices::FEED_URL;
+
+/// Whose prices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PriceSource {
+    /// Rackspace Spot, from its public price feed.
+    Rackspace,
+}
+
+/// How to print.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PriceFormat {
+    /// A table for people.
+    #[default]
+    Table,
+    /// One document.
+    Json,
+    /// One line for each class, with a heading.
+    Csv,
+}
+
+/// Arguments of `joiner prices`.
+#[derive(Args)]
+#[command(
+    after_help = "Reserve and on-demand prices are not in the public feed: they are shown when a refresh token is \
+                  given.\n\nExit status: 0 done; 1 the feed cannot be read; 2 wrong usage."
+)]
+pub(crate) struct PricesArgs {
+    /// Whose prices.
+    #[arg(long, value_enum, default_value = "rackspace")]
+    pub(crate) provider: PriceSource,
+    /// Where the price feed is.
+    #[arg(long, value_name = "URL", default_value = FEED_URL, conflicts_with = "feed_file")]
+    pub(crate) feed_url: String,
+    /// Read the price feed from a file instead.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) feed_file: Option<PathBuf>,
+    /// Only these regions.
+    #[arg(long, value_name = "REGION", value_delimiter = ',')]
+    pub(crate) region: Vec<String>,
+    /// Only these categories: gp, ch, mh, gpu, bm.
+    #[arg(long, value_name = "CATEGORY", value_delimiter = ',')]
+    pub(crate) category: Vec<String>,
+    /// Refresh token, to show reserve and on-demand prices too.
+    #[arg(
+        long,
+        env = "RACKSPACE_SPOT_REFRESH_TOKEN",
+        hide_env_values = true,
+        value_name = "TOKEN"
+    )]
+    pub(crate) refresh_token: Option<String>,
+    /// What to print.
+    #[arg(short, long, value_enum, default_value_t)]
+    pub(crate) output: PriceFormat,
+}

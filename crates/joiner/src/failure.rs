@@ -1,0 +1,86 @@
+//! Ways to fail, each with an exit status of its own.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use joiner_core::plan::Violation;
+use joiner_core::problem::wire::ReadError;
+use thiserror::Error;
+
+/// Why a command ended without success.
+#[derive(Debug, Error)]
+pub(crate) enum Failure {
+    /// A file cannot be read.
+    #[error("cannot read {}: {source}", .path.display())]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file, or the terminal, cannot be written.
+    #[error("cannot write {}: {source}", .path.display())]
+    Write {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file does not say what it should.
+    #[error("{}: {source}", .path.display())]
+    Malformed {
+        /// Which.
+        path: PathBuf,
+        /// Where and why.
+        source: Box<ReadError>,
+    },
+    /// The demo's port cannot be had.
+    #[error(
+        "cannot listen on {address}: {source}; choose another with --listen, or port 0 for any"
+    )]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// The embedded cluster refused something of the demo's: a fault of Joiner.
+    #[error("the demo could not be set up: {0}")]
+    Demo(String),
+    /// Prices cannot be had.
+    #[error("{0}")]
+    Prices(String),
+    /// Manifests do not make a problem.
+    #[error("{0}")]
+    Manifest(String),
+    /// Some pods have no place.
+    #[error("{0} pods have no place")]
+    Unplaced(usize),
+    /// The plan is not valid: a fault of Joiner, not of the input.
+    #[error("the plan breaks {} rules; first: {}", .0.len(), .0.first().map(ToString::to_string).unwrap_or_default())]
+    Invalid(Vec<Violation>),
+}
+
+impl Failure {
+    /// As the command's help lists them.
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Failure::Read { .. }
+            | Failure::Write { .. }
+            | Failure::Listen { .. }
+            | Failure::Prices(_) => 1,
+            Failure::Malformed { .. } | Failure::Manifest(_) => 3,
+            Failure::Unplaced(_) => 4,
+            Failure::Invalid(_) | Failure::Demo(_) => 5,
+        }
+    }
+
+    /// Standard output cannot be written.
+    pub(crate) fn stdout(source: io::Error) -> Self {
+        Failure::Write {
+            path: "standard output".into(),
+            source,
+        }
+    }
+}

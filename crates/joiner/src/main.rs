@@ -1,0 +1,37 @@
+//! The Joiner binary: command line, wiring, serving.
+
+mod args;
+mod consolidate;
+mod crds;
+mod demo;
+mod failure;
+mod input;
+mod manifests;
+mod plan;
+mod prices;
+mod simclass;
+mod telemetry;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let args = args::Args::parse();
+    let done = match args.command {
+        args::Command::Demo(demo) => demo::run(&demo),
+        args::Command::Plan(plan) => plan::run(&plan),
+        args::Command::Consolidate(consolidate) => consolidate::run(&consolidate),
+        args::Command::Crds(crds) => crds::run(&crds),
+        args::Command::Prices(prices) => prices::run(&prices),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            // Nobody is left to hear that standard error is closed.
+            let _ = writeln!(std::io::stderr(), "joiner: {failure}");
+            ExitCode::from(failure.exit_code())
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Kubernetes YAML as a problem: what a cluster with these objects would need, without a cluster.
+//!
+//! Workloads stand for the pods that they would make; nodes are empty unless a pod names one; pools buy from the
+//! catalogue of their node class, which is a file.
+
+mod catalog;
+mod nodes;
+mod objects;
+mod pods;
+mod pools;
+mod volumes;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use joiner_core::name::{Labels, Name};
+use joiner_core::problem::{DaemonSet, PodDisruptionBudget, Problem};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use self::objects::{DisruptionBudget, Meta, Pod as PodObject, Workload};
+use self::volumes::Storage;
+use crate::failure::Failure;
+use crate::input;
+
+/// An object and the file that it stands in.
+struct Object {
+    path: PathBuf,
+    kind: String,
+    meta: Meta,
+    value: Value,
+}
+
+impl Object {
+    /// The object as one of the forms that matter here.
+    fn read<T: DeserializeOwned>(&self) -> Result<T, Failure> {
+        T::deserialize(&self.value).map_err(|error| self.fault(&error.to_string()))
+    }
+
+    fn fault(&self, what: &str) -> Failure {
+        Failure::Manifest(format!(
+            "{}: {} {}: {what}",
+            self.path.display(),
+            self.kind,
+            self.meta.name
+        ))
+    }
+}
+
+/// Reads every manifest of a directory, subdirectories included.
+pub(crate) fn problem(folder: &Path, default_catalog: Option<&Path>) -> Result<Problem, Failure> {
+    let mut objects = Vec::new();
+    for path in files(folder)? {
+        objects.extend(documents(&path)?);
+    }
+    let mut problem = Problem {
+        name: folder.display().to_string(),
+        namespaces: namespaces(&objects),
+        ..Problem::default()
+    };
+    let storage = Storage::collect(&objects)?;
+    nodes::add(&objects, &mut problem)?;
+    for object in &objects {
+        add(object, &storage, &mut problem)?;
+    }
+    pools::add(&objects, folder, default_catalog, &mut problem)?;
+    if problem.pools.is_empty() {
+        return Err(Failure::Manifest(format!(
+            "{}: there is no NodePool, so nothing can be bought; add one (karpenter.sh/v1)",
+            folder.display()
+        )));
+    }
+    Ok(problem)
+}
+
+/// Manifests in order of their names, so that the same directory makes the same problem everywhere.
+fn files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let failed = |source| Failure::Read {
+        path: folder.to_owned(),
+        source,
+    };
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if path.is_dir() {
+            found.extend(files(&path)?);
+        } else if path
+            .extension()
+            .is_some_and(|end| end == "yaml" || end == "yml")
+        {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn documents(path: &Path) -> Result<Vec<Object>, Failure> {
+    let text = input::text(path)?;
+    // Only true and false are booleans: `n` is a fine name for a node.
+    let options = serde_saphyr::options! { strict_booleans: true };
+    let documents: Vec<Value> = serde_saphyr::from_multiple_with_options(&text, options)
+        .map_err(|error| Failure::Manifest(format!("{}: {error}", path.display())))?;
+    let mut objects = Vec::new();
+    for value in documents {
+        flatten(path, value, &mut objects)?;
+    }
+    Ok(objects)
+}
+
+/// Lists are as good as their items.
+fn flatten(path: &Path, value: Value, objects: &mut Vec<Object>) -> Result<(), Failure> {
+    if value.is_null() {
+        return Ok(());
+    }
+    let kind = value["kind"].as_str().unwrap_or_default().to_owned();
+    if kind.is_empty() {
+        return Err(Failure::Manifest(format!(
+            "{}: a document has no kind; every Kubernetes object names one",
+            path.display()
+        )));
+    }
+    if let (true, Some(items)) = (kind.ends_with("List"), value["items"].as_array()) {
+        for item in items {
+            flatten(path, item.clone(), objects)?;
+        }
+        return Ok(());
+    }
+    let meta = serde_json::from_value(value["metadata"].clone())
+        .map_err(|error| Failure::Manifest(format!("{}: {kind}: {error}", path.display())))?;
+    objects.push(Object {
+        path: path.to_owned(),
+        kind,
+        meta,
+        value,
+    });
+    Ok(())
+}
+
+fn namespaces(objects: &[Object]) -> BTreeMap<Name, Labels> {
+    let found = objects.iter().filter(|object| object.kind == "Namespace");
+    found
+        .map(|object| (object.meta.name.clone(), object.meta.labels.clone()))
+        .collect()
+}
+
+/// Adds the pods that an object stands for.
+fn add(object: &Object, storage: &Storage, problem: &mut Problem) -> Result<(), Failure> {
+    match object.kind.as_str() {
+        "Deployment" | "ReplicaSet" | "StatefulSet" | "Job" => {
+            let workload: Workload = object.read()?;
+            problem
+                .pods
+                .extend(pods::of_workload(object, &workload, storage)?);
+        }
+        "DaemonSet" => {
+            let workload: Workload = object.read()?;
+            let spec = pods::spec(object, &workload.spec.template, storage)?;
+            problem.daemon_sets.push(DaemonSet {
+                name: object.meta.name.clone(),
+                spec: spec.into(),
+            });
+        }
+        "Pod" => {
+            let pod: PodObject = object.read()?;
+            pods::place(object, &pod, storage, problem)?;
+        }
+        "PodDisruptionBudget" => {
+            let budget: DisruptionBudget = object.read()?;
+            problem.pod_disruption_budgets.push(PodDisruptionBudget {
+                namespace: object.meta.namespace(),
+                name: object.meta.name.clone(),
+                selector: budget.spec.selector,
+                disruptions_allowed: budget.status.disruptions_allowed,
+                ..PodDisruptionBudget::default()
+            });
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

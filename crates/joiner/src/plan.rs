@@ -1,0 +1,104 @@
+//! `joiner plan`: the cheapest machines for pods that wait, from files, without a cluster.
+
+mod measure;
+mod report;
+
+use std::io::Write;
+use std::time::Instant;
+
+use joiner_core::pack::{Anytime, Compiled, Options, Scenario};
+use joiner_core::plan::Plan;
+use joiner_core::problem::Problem;
+use joiner_core::problem::wire::{Measurements, Solution};
+
+use crate::args::{Format, PlanArgs, SolverArgs};
+use crate::failure::Failure;
+use crate::input;
+use crate::manifests;
+
+/// Runs the command.
+pub(crate) fn run(args: &PlanArgs) -> Result<(), Failure> {
+    let problem = match (&args.problem, &args.manifests) {
+        (Some(path), _) => input::problem(path)?,
+        (None, Some(folder)) => manifests::problem(folder, args.catalog.as_deref())?,
+        (None, None) => {
+            let usage = "give --problem FILE or -f DIR";
+            return Err(Failure::Manifest(usage.to_owned()));
+        }
+    };
+    let (plan, measurements) = solve(&problem, args);
+    input::judge(&problem, &plan, &args.solver)?;
+    if let Some(path) = &args.out {
+        let solution = Solution::new(&problem, &plan, measurements);
+        input::write_json(path, &solution)?;
+    } else {
+        print(&problem, &plan, &measurements, args.output).map_err(Failure::stdout)?;
+    }
+    let unplaced = plan.unplaced.iter().map(|one| one.pods.len()).sum();
+    if unplaced > 0 {
+        return Err(Failure::Unplaced(unplaced));
+    }
+    Ok(())
+}
+
+/// Options of the solver, as meant.
+pub(crate) fn options(args: &SolverArgs) -> Options {
+    let defaults = Options::default();
+    Options {
+        steps: args.steps.unwrap_or(defaults.steps),
+        seed: args.seed,
+        threads: args.threads.max(1),
+    }
+}
+
+/// Solves as often as asked; the plan is the last one, the time the median.
+fn solve(problem: &Problem, args: &PlanArgs) -> (Plan, Measurements) {
+    let mut times = Vec::new();
+    let mut plan = Plan::default();
+    for _ in 0..args.runs {
+        let start = Instant::now();
+        plan = solve_once(problem, args, start);
+        times.push(start.elapsed().as_secs_f64() * 1000.0);
+    }
+    let mut sorted = times.clone();
+    sorted.sort_by(f64::total_cmp);
+    let measurements = Measurements {
+        runs: args.runs,
+        solve_ms: sorted.get(sorted.len() / 2).copied().unwrap_or_default(),
+        solve_ms_all: times,
+        peak_rss_mib: measure::peak_rss_mib(),
+        concurrency: args.solver.threads,
+        ..Measurements::default()
+    };
+    (plan, measurements)
+}
+
+fn solve_once(problem: &Problem, args: &PlanArgs, start: Instant) -> Plan {
+    let mut options = options(&args.solver);
+    let compiled = Compiled::new(problem);
+    let scenario = Scenario::of(&compiled);
+    let Some(limit) = args.time_limit else {
+        return compiled.solve(&scenario, &options);
+    };
+    options.steps = u64::MAX;
+    let limit = limit.unsigned_abs();
+    let mut search = Anytime::new(&compiled, &scenario, &options);
+    while start.elapsed() < limit && search.improve() {}
+    search.plan()
+}
+
+fn print(
+    problem: &Problem,
+    plan: &Plan,
+    measurements: &Measurements,
+    format: Format,
+) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    match format {
+        Format::Json => {
+            serde_json::to_writer_pretty(&mut out, plan)?;
+            writeln!(out)
+        }
+        Format::Table => write!(out, "{}", report::Report::new(problem, plan, measurements)),
+    }
+}
