@@ -207,6 +207,8 @@ macro_rules! patterns {
 }
 
 patterns! {
+    // What kubectl logs about itself depends on its own timing: a watch that its deadline ends early, for one.
+    LOG = r"(?m)^[IWE]\d{4} \d\d:\d\d:\d\d\.\d+ .*\n" => "",
     UID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}" => "<uid>",
     TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z" => "<time>",
     LONG_TIME = r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d [+-]\d{4}" => "<time>",
@@ -253,5 +255,9 @@ mod tests {
             "Resource Version: <rv>\n"
         );
         assert_eq!(normalised("pods \"a\" not found"), "pods \"a\" not found");
+        assert_eq!(
+            normalised("I1115 14:17:23.363987 8576 reflector.go:571] \"Warning\"\nerror: late\n"),
+            "error: late\n"
+        );
     }
 }
