@@ -15,7 +15,8 @@ demo: ## Run the embedded cluster: nothing but a Rust toolchain is needed.
 
 .PHONY: test
 test: lint controlplane ## Set up and pass every test.
-	$(CARGO) test --workspace
+	$(CARGO) test --workspace --doc
+	$(CARGO) test --workspace --lib --bins --tests
 
 ##@ Build
 
