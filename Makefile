@@ -11,7 +11,7 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 
 .PHONY: demo
 demo: ## Run the embedded cluster: nothing but a Rust toolchain is needed.
-	$(CARGO) run --release --package joiner -- demo $(ARGS)
+	$(CARGO) run --package joiner -- demo $(ARGS)
 
 .PHONY: test
 test: lint controlplane ## Set up and pass every test.
