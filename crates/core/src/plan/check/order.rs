@@ -405,12 +405,7 @@ fn rules(world: &World<'_>, spec: &PodSpec) -> Vec<(Kinds, Term)> {
     spreads.chain(near).collect()
 }
 
-fn new_group(
-    world: &World<'_>,
-    kind: Kinds,
-    term: Term,
-    universes: &mut Universes,
-) -> Group {
+fn new_group(world: &World<'_>, kind: Kinds, term: Term, universes: &mut Universes) -> Group {
     let mut eligible = Vec::new();
     if let Kinds::Spread { filter, .. } = &kind
         && &*term.key != labels::HOSTNAME
