@@ -178,7 +178,7 @@ impl Context {
         if let Some(dialect) = self.dialect(&machine.key) {
             let about = dialect.machine_ref(machine);
             let events = self.events.by(dialect.event_source());
-            events.say(&about, severity, reason, message);
+            events.say(&about, severity, dialect.word(reason), message);
         }
     }
 
@@ -193,7 +193,7 @@ impl Context {
         if let Some(dialect) = self.dialect(&pool.key) {
             let about = dialect.pool_ref(pool);
             let events = self.events.by(dialect.event_source());
-            events.say(&about, severity, reason, message);
+            events.say(&about, severity, dialect.word(reason), message);
         }
     }
 

@@ -28,7 +28,7 @@ use crate::provision::{self, Batch};
 use crate::record::{Key, annotations};
 use crate::tasks::Tasks;
 use crate::view::{Touched, View, sources};
-use crate::{buffers, disrupt, gc, interruption, pools, repair, selfcheck};
+use crate::{buffers, disrupt, gc, interruption, pools, prices, repair, selfcheck};
 
 /// How soon after a change of terms a new plan is made.
 const TERMS: Duration = Duration::from_secs(1);
@@ -195,6 +195,7 @@ fn start_loops(context: &Arc<Context>, touched: mpsc::UnboundedReceiver<Touched>
     supervise!("repair", repair::run);
     supervise!("buffers", buffers::run);
     supervise!("selfcheck", selfcheck::run);
+    supervise!("prices", prices::run);
     supervise!("watchdog", watchdog, batch);
 }
 
@@ -400,12 +401,8 @@ impl Dispatcher {
     fn node(&self, name: &Name) {
         let waiting: Vec<_> = {
             let world = self.context.view.read();
-            let waits = || {
-                world
-                    .machines
-                    .iter()
-                    .filter(|one| one.launched() && !one.registered())
-            };
+            // That a machine was launched is often written only when its node has joined.
+            let waits = || world.machines.iter().filter(|one| !one.registered());
             let node = world.nodes.get(name);
             let own = waits().find(|one| {
                 node.is_some_and(|node| {

@@ -27,6 +27,7 @@ pub mod names;
 mod overlays;
 pub mod pace;
 mod pools;
+mod prices;
 mod provision;
 pub mod record;
 mod repair;
