@@ -25,7 +25,7 @@ use crate::names::Names;
 use crate::provision::{self, Batch};
 use crate::tasks::Tasks;
 use crate::view::{Touched, View, sources};
-use crate::{buffers, disrupt, gc, interruption, pools, repair};
+use crate::{buffers, disrupt, gc, interruption, pools, prices, repair};
 
 /// How soon after a change of terms a new plan is made.
 const TERMS: Duration = Duration::from_secs(1);
@@ -185,6 +185,7 @@ fn start_loops(context: &Arc<Context>, touched: mpsc::UnboundedReceiver<Touched>
     supervise!("notices", interruption::run);
     supervise!("repair", repair::run);
     supervise!("buffers", buffers::run);
+    supervise!("prices", prices::run);
     supervise!("watchdog", watchdog, batch);
 }
 
