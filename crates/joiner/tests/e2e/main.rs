@@ -17,6 +17,7 @@ mod harness;
 mod budgets;
 mod consolidation;
 mod constraints;
+mod deploy;
 mod drain;
 mod launch;
 mod leader;
@@ -35,6 +36,7 @@ fn main() {
         outage::tests(),
         leader::tests(),
         launch::tests(),
+        deploy::tests(),
         replacement::tests(),
         budgets::tests(),
         consolidation::tests(),

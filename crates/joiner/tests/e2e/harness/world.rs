@@ -95,16 +95,21 @@ impl World {
 
     /// Starts a Joiner. It looks more often than usual, because tests do not like to wait.
     pub(crate) fn join(&self, name: &str) {
+        self.join_as(name, &self.plane.kubeconfig(), "default");
+    }
+
+    /// The same with another account, and with its lease in another namespace.
+    pub(crate) fn join_as(&self, name: &str, kubeconfig: &std::path::Path, namespace: &str) {
         let directory = tempfile::Builder::new()
             .prefix("joiner-e2e-")
             .tempdir()
             .unwrap();
         let program = std::path::Path::new(env!("CARGO_BIN_EXE_joiner"));
-        let kubeconfig = self.plane.kubeconfig().display().to_string();
+        let kubeconfig = kubeconfig.display();
         let arguments = [
             "run",
             &format!("--kubeconfig={kubeconfig}"),
-            "--leader-election-namespace=default",
+            &format!("--leader-election-namespace={namespace}"),
             "--health-probe-bind-address=0",
             "--metrics-bind-address=0",
             "--disruption-period=3s",
