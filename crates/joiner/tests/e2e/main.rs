@@ -18,6 +18,9 @@ mod budgets;
 mod consolidation;
 mod constraints;
 mod drain;
+mod kt;
+mod kt_install;
+mod kt_mock;
 mod launch;
 mod leader;
 mod outage;
@@ -33,6 +36,9 @@ fn main() {
     // The longest first.
     let tests = [
         outage::tests(),
+        kt::tests(),
+        kt_install::tests(),
+        kt_mock::tests(),
         leader::tests(),
         launch::tests(),
         replacement::tests(),
