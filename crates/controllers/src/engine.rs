@@ -323,10 +323,8 @@ impl Dispatcher {
     fn node(&self, _name: &str) {
         let waiting: Vec<_> = {
             let world = self.context.view.read();
-            let waits = world
-                .machines
-                .iter()
-                .filter(|one| one.launched() && !one.registered());
+            // That a machine was launched is often written only when its node has joined.
+            let waits = world.machines.iter().filter(|one| !one.registered());
             waits.map(|one| one.key.clone()).collect()
         };
         for key in waiting {
