@@ -202,19 +202,19 @@ impl SimCloud {
     /// Boots, interrupts and buries machines when their time comes, until it is dropped.
     pub async fn run(&self) {
         loop {
-            let next = match self.open().await {
-                Ok(()) => self.act().await,
-                Err(_) => {
-                    if self.ledger.reign().is_none() {
-                        self.hand_over();
-                    }
-                    Some(
-                        self.clock
-                            .now()
-                            .saturating_add(LOOK)
-                            .unwrap_or(Timestamp::MAX),
-                    )
+            let next = if let Err(error) = self.open().await {
+                match self.ledger.reign() {
+                    Some(_) => tracing::warn!(%error, "the machines are not known yet"),
+                    None => self.hand_over(),
                 }
+                Some(
+                    self.clock
+                        .now()
+                        .saturating_add(LOOK)
+                        .unwrap_or(Timestamp::MAX),
+                )
+            } else {
+                self.act().await
             };
             let changed = self.changed.notified();
             let wait = next.map(|at| until(self.clock.now(), at));
