@@ -5,6 +5,7 @@ mod spot;
 use std::collections::BTreeSet;
 
 use joiner_controllers::dialects::karpetrack::KarpetrackOptions;
+use joiner_sim::api::DeleteOptions;
 use joiner_sim::clouds::rackspace::CallFault;
 use serde_json::json;
 use spot::{NODES, POOLS, World, minutes, phase, quick};
@@ -279,7 +280,10 @@ async fn kt_08_a_spot_node_goes_through_its_phases_and_deleting_it_gives_the_ser
     );
     let name = node["metadata"]["name"].as_str().unwrap().to_owned();
     world.pool("other", json!({"categories": ["mh"]}));
-    world.api().delete(NODES, "", &name).unwrap();
+    world
+        .api()
+        .delete(NODES, "", &name, DeleteOptions::default())
+        .unwrap();
     let mut draining = Vec::new();
     world
         .until("it is gone", |world| {
@@ -323,7 +327,10 @@ async fn kt_08_deleting_a_spot_node_whose_server_has_not_come_leaks_nothing() {
         .unwrap()
         .to_owned();
     world.scale("web", 0);
-    world.api().delete(NODES, "", &name).unwrap();
+    world
+        .api()
+        .delete(NODES, "", &name, DeleteOptions::default())
+        .unwrap();
     world
         .until("all is gone", |world| {
             world.spot_nodes().is_empty() && world.cloud.pools().is_empty()

@@ -19,6 +19,9 @@ mod consolidation;
 mod constraints;
 mod deploy;
 mod drain;
+mod kt;
+mod kt_install;
+mod kt_mock;
 mod launch;
 mod leader;
 mod outage;
@@ -34,6 +37,9 @@ fn main() {
     // The longest first.
     let tests = [
         outage::tests(),
+        kt::tests(),
+        kt_install::tests(),
+        kt_mock::tests(),
         leader::tests(),
         launch::tests(),
         deploy::tests(),

@@ -20,7 +20,10 @@ pub(crate) mod paths {
     pub(crate) const BUFFERS: &str = "/apis/autoscaling.x-k8s.io/v1beta1/capacitybuffers";
     pub(crate) const CLASSES: &str = "/apis/joiner.dev/v1alpha1/simnodeclasses";
 
-    pub(super) const ALL: [&str; 9] = [
+    pub(crate) const SPOT_POOLS: &str = "/apis/karpetrack.io/v1alpha1/spotnodepools";
+    pub(crate) const SPOT_NODES: &str = "/apis/karpetrack.io/v1alpha1/spotnodes";
+
+    pub(super) const ALL: [&str; 11] = [
         PODS,
         NODES,
         EVENTS,
@@ -30,6 +33,8 @@ pub(crate) mod paths {
         OVERLAYS,
         BUFFERS,
         CLASSES,
+        SPOT_POOLS,
+        SPOT_NODES,
     ];
 }
 
@@ -95,11 +100,20 @@ impl World {
 
     /// Starts a Joiner. It looks more often than usual, because tests do not like to wait.
     pub(crate) fn join(&self, name: &str) {
-        self.join_as(name, &self.plane.kubeconfig(), "default");
+        self.join_with(name, &[]);
+    }
+
+    /// The same, with further arguments.
+    pub(crate) fn join_with(&self, name: &str, more: &[String]) {
+        self.start(name, &self.plane.kubeconfig(), "default", more);
     }
 
     /// The same with another account, and with its lease in another namespace.
     pub(crate) fn join_as(&self, name: &str, kubeconfig: &std::path::Path, namespace: &str) {
+        self.start(name, kubeconfig, namespace, &[]);
+    }
+
+    fn start(&self, name: &str, kubeconfig: &std::path::Path, namespace: &str, more: &[String]) {
         let directory = tempfile::Builder::new()
             .prefix("joiner-e2e-")
             .tempdir()
@@ -116,6 +130,7 @@ impl World {
             "--garbage-period=10s",
         ]
         .map(str::to_owned);
+        let arguments = [&arguments, more].concat();
         let process = Process::start(name, directory.path(), program, &arguments).unwrap();
         let joiner = Joiner {
             process,
@@ -251,6 +266,9 @@ pub(crate) fn collection(object: &Value, namespace: &str) -> String {
         "NodeClaim" => ("nodeclaims", false),
         "NodeOverlay" => ("nodeoverlays", false),
         "SimNodeClass" => ("simnodeclasses", false),
+        "SpotNodePool" => ("spotnodepools", false),
+        "SpotNode" => ("spotnodes", false),
+        "Secret" => ("secrets", true),
         other => panic!("{other} has no path yet"),
     };
     let group = if version.contains('/') { "apis" } else { "api" };
