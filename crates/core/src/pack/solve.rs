@@ -117,7 +117,7 @@ pub struct Anytime<'a, 'p> {
     assignment: Assignment,
     ledger: Ledger,
     best: Candidate,
-    /// The first packing, if it left pods over: what comes after may lose more of them.
+    /// The first packing, if pods of it may lose their turn: what comes after may lose more of them.
     first: Option<Candidate>,
     round: u64,
 }
@@ -240,7 +240,10 @@ impl<'a, 'p> Anytime<'a, 'p> {
         let old = merit(self.compiled, lots, &self.best.packing);
         if valid && merit(self.compiled, lots, &candidate.packing) < old {
             let old = std::mem::replace(&mut self.best, candidate);
-            if old.packing.unpacked() > 0 && self.first.is_none() {
+            let unsure = self
+                .assignment
+                .needs_rehearsal(self.compiled, &old.packing.left);
+            if unsure && self.first.is_none() {
                 self.first = Some(old);
             }
         }
