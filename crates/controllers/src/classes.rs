@@ -42,8 +42,17 @@ pub struct Slot {
 struct Stock {
     catalog: Option<Arc<Catalog>>,
     read: Option<Timestamp>,
-    trouble: Option<String>,
+    trouble: Option<Trouble>,
+    concern: Option<String>,
     busy: bool,
+}
+
+/// Why a catalogue could not be read.
+#[derive(Clone, Debug)]
+struct Trouble {
+    said: String,
+    /// Nothing will change until a person changes something: nothing can be bought either.
+    lasting: bool,
 }
 
 impl Slot {
@@ -169,18 +178,33 @@ impl Classes {
             )),
             Some(slot) => match slot.stock() {
                 Stock {
+                    catalog,
+                    trouble: Some(trouble),
+                    ..
+                } if catalog.is_none() || trouble.lasting => Some((
+                    "NodeClassNotReady",
+                    format!("node class {key}: {}", trouble.said),
+                )),
+                Stock {
                     catalog: Some(_), ..
                 } => None,
-                Stock {
-                    trouble: Some(said),
-                    ..
-                } => Some(("NodeClassNotReady", format!("node class {key}: {said}"))),
                 _ => Some((
                     "NodeClassReadinessUnknown",
                     format!("the catalogue of {key} has not been read yet"),
                 )),
             },
         }
+    }
+
+    /// What is wrong with the catalogue of a class although it is still in use, if anything.
+    pub fn concern(&self, key: &ClassKey) -> Option<String> {
+        let stock = self.slot(key)?.stock();
+        let trouble = stock.trouble.map(|trouble| trouble.said);
+        let said = trouble.or(stock.concern)?;
+        Some(match stock.read {
+            Some(read) => format!("{said}; what was read at {read} stays in use"),
+            None => said,
+        })
     }
 
     /// Makes providers for classes that are new or have changed, and drops those that nobody needs any more.
@@ -244,9 +268,11 @@ impl Classes {
             return;
         }
         let read = slot.call(slot.provider.catalog()).await;
+        let concern = slot.provider.concern().await;
         let now = self.clock.now();
         slot.change(|stock| {
             stock.busy = false;
+            stock.concern = concern;
             match read {
                 Ok(mut catalog) => {
                     catalog.name = slot.key.catalog();
@@ -258,7 +284,13 @@ impl Classes {
                     }
                 }
                 // What was read before stays in use: a cloud that stumbles has not lost its wares.
-                Err(error) => stock.trouble = Some(error.to_string()),
+                Err(error) => {
+                    warn!(class = %slot.key, %error, "its catalogue could not be read");
+                    stock.trouble = Some(Trouble {
+                        lasting: !error.passes(),
+                        said: error.to_string(),
+                    });
+                }
             }
         });
     }

@@ -152,8 +152,9 @@ impl Context {
         message: &str,
     ) {
         if let Some(dialect) = self.dialect(&machine.key) {
-            self.events
-                .say(&dialect.machine_ref(machine), severity, reason, message);
+            let about = dialect.machine_ref(machine);
+            let events = self.events.by(dialect.event_source());
+            events.say(&about, severity, dialect.word(reason), message);
         }
     }
 
@@ -166,8 +167,9 @@ impl Context {
         message: &str,
     ) {
         if let Some(dialect) = self.dialect(&pool.key) {
-            self.events
-                .say(&dialect.pool_ref(pool), severity, reason, message);
+            let about = dialect.pool_ref(pool);
+            let events = self.events.by(dialect.event_source());
+            events.say(&about, severity, dialect.word(reason), message);
         }
     }
 

@@ -120,6 +120,35 @@ pub trait Dialect: Send + Sync {
         "karpenter"
     }
 
+    /// What this family calls an event that the engine calls `reason`.
+    fn word(&self, reason: &'static str) -> &'static str {
+        reason
+    }
+
+    /// What to tell users when a machine has come from one state to another: a reason and a sentence.
+    fn milestone(
+        &self,
+        _before: &MachineRecord,
+        _after: &MachineRecord,
+    ) -> Option<(&'static str, String)> {
+        None
+    }
+
+    /// Whether objects of this family say what they cost and how many pods they hold, and want it kept up to date.
+    fn keeps_prices(&self) -> bool {
+        false
+    }
+
+    /// What of a pool's status is still there when its object is read back: the rest is no reason to write.
+    fn shown(&self, status: PoolStatus) -> PoolStatus {
+        status
+    }
+
+    /// Where users of this family write a requirement on a label.
+    fn field(&self, label: &str) -> String {
+        format!("the requirement on {label}")
+    }
+
     /// Streams of everything that it reads.
     fn watch(&self, clients: &Clients) -> Vec<Watch>;
 

@@ -207,6 +207,10 @@ async fn begin(
             machine = %machine.key, node = %removal.node, cause = %removal.cause, reason = %removal.reason,
             replacements = names.len(), "disruption begun"
         );
+        if !names.is_empty() {
+            let said = format!("{} takes its place: {}", names.join(", "), removal.reason);
+            context.tell_machine(machine, Severity::Normal, "DisruptionLaunching", &said);
+        }
         let decision = Decision {
             decision: if names.is_empty() {
                 "delete"

@@ -25,7 +25,7 @@ use crate::names::Names;
 use crate::provision::{self, Batch};
 use crate::tasks::Tasks;
 use crate::view::{Touched, View, sources};
-use crate::{buffers, disrupt, gc, interruption, pools, repair};
+use crate::{buffers, disrupt, gc, interruption, pools, prices, repair};
 
 /// How soon after a change of terms a new plan is made.
 const TERMS: Duration = Duration::from_secs(1);
@@ -185,6 +185,7 @@ fn start_loops(context: &Arc<Context>, touched: mpsc::UnboundedReceiver<Touched>
     supervise!("notices", interruption::run);
     supervise!("repair", repair::run);
     supervise!("buffers", buffers::run);
+    supervise!("prices", prices::run);
     supervise!("watchdog", watchdog, batch);
 }
 
@@ -322,10 +323,8 @@ impl Dispatcher {
     fn node(&self, _name: &str) {
         let waiting: Vec<_> = {
             let world = self.context.view.read();
-            let waits = world
-                .machines
-                .iter()
-                .filter(|one| one.launched() && !one.registered());
+            // That a machine was launched is often written only when its node has joined.
+            let waits = world.machines.iter().filter(|one| !one.registered());
             waits.map(|one| one.key.clone()).collect()
         };
         for key in waiting {

@@ -24,6 +24,7 @@ pub mod limits;
 pub mod metrics;
 pub mod names;
 mod pools;
+mod prices;
 mod provision;
 pub mod record;
 mod repair;

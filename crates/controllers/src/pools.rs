@@ -8,6 +8,7 @@ use tokio::sync::Notify;
 use tracing::warn;
 
 use crate::context::{Context, Mode};
+use crate::events::Severity;
 use crate::limits;
 use crate::metrics::{PoolLabel, PoolResource};
 use crate::record::{Condition, PoolRecord, PoolStatus, Truth, kinds};
@@ -39,6 +40,7 @@ async fn look(context: &Context) {
         .retain(|known| pools.iter().any(|pool| pool.id() == known));
     for pool in pools {
         let status = status(context, &pool, context.now());
+        tell(context, &pool, &status);
         measure(context, &pool, &status);
         if status == pool.status || context.settings.mode == Mode::ObserveOnly {
             continue;
@@ -49,6 +51,36 @@ async fn look(context: &Context) {
         match dialect.write_pool_status(&pool, &status).await {
             Ok(written) => context.view.note_pool(written),
             Err(error) => warn!(pool = %pool.id(), %error, "its status was not written"),
+        }
+    }
+}
+
+/// What a pool's condition is called in an event when it turns bad.
+const TOLD: [(&str, &str); 4] = [
+    (kinds::VALIDATION_SUCCEEDED, "ValidationFailed"),
+    (kinds::NODE_CLASS_READY, "NodeClassNotReady"),
+    (kinds::CAPACITY_AVAILABLE, "CapacityUnavailable"),
+    (kinds::CATALOG_CURRENT, "CatalogStale"),
+];
+
+/// Says when a pool cannot do what it should, and when it can again.
+fn tell(context: &Context, pool: &PoolRecord, status: &PoolStatus) {
+    for (kind, reason) in TOLD {
+        let before = pool.status.conditions.get(kind).map(|one| one.status);
+        let Some(now) = status
+            .conditions
+            .get(kind)
+            .filter(|now| before != Some(now.status))
+        else {
+            continue;
+        };
+        match (before, now.status) {
+            (_, Truth::False) => context.tell_pool(pool, Severity::Warning, reason, &now.message),
+            (Some(Truth::False), Truth::True) => {
+                let said = format!("{kind} again");
+                context.tell_pool(pool, Severity::Normal, "Recovered", &said);
+            }
+            _ => {}
         }
     }
 }
@@ -74,6 +106,10 @@ fn status(context: &Context, pool: &PoolRecord, now: Timestamp) -> PoolStatus {
             status.resources.set(name, 0);
         }
     }
+    let keeps = context
+        .dialect(&pool.key)
+        .is_some_and(|one| one.keeps_prices());
+    status.cost = keeps.then(|| limits::usage(&world, pool.id(), None).cost.to_micros());
     status.class_generation = class
         .map(|class| class.generation)
         .or(status.class_generation);
@@ -87,7 +123,13 @@ fn status(context: &Context, pool: &PoolRecord, now: Timestamp) -> PoolStatus {
             generation: pool.generation,
         });
     };
-    match &pool.invalid {
+    let namesake = world.namesake(pool).map(|other| {
+        format!(
+            "{} {} has the same name and was there first: rename one of the two",
+            other.key.dialect, other.key
+        )
+    });
+    match pool.invalid.as_ref().or(namesake.as_ref()) {
         None => set(
             kinds::VALIDATION_SUCCEEDED,
             Truth::True,
@@ -145,8 +187,22 @@ fn status(context: &Context, pool: &PoolRecord, now: Timestamp) -> PoolStatus {
         None => {}
     }
     capacity(context, pool, now, &mut set);
+    let known = pool.status.conditions.get(kinds::CATALOG_CURRENT).is_some();
+    match context.classes.concern(&pool.class) {
+        Some(said) => set(kinds::CATALOG_CURRENT, Truth::False, "Stale", said),
+        None if known => set(
+            kinds::CATALOG_CURRENT,
+            Truth::True,
+            kinds::CATALOG_CURRENT,
+            String::new(),
+        ),
+        None => {}
+    }
     status.conditions.ensure_ready(&PARTS, pool.generation, now);
-    status
+    match context.dialect(&pool.key) {
+        Some(dialect) => dialect.shown(status),
+        None => status,
+    }
 }
 
 /// Says what cannot be had and when it is tried again.
@@ -160,6 +216,10 @@ fn capacity(
         .backoffs
         .waiting(&crate::backoff::Subject::Pool(pool.id().clone()), now);
     let parts = context.backoffs.next(&pool.class.catalog(), now);
+    if let Some((reason, said)) = crate::terms::mismatch(context, pool) {
+        set(kinds::CAPACITY_AVAILABLE, Truth::False, reason, said);
+        return;
+    }
     match (whole, parts) {
         (Some((until, said)), _) => {
             set(

@@ -5,6 +5,7 @@ mod crds;
 mod demo;
 mod plan;
 mod prices;
+mod run;
 
 use clap::{Parser, Subcommand};
 
@@ -13,6 +14,9 @@ pub(crate) use crds::CrdsArgs;
 pub(crate) use demo::DemoArgs;
 pub(crate) use plan::{Format, PlanArgs, SolverArgs};
 pub(crate) use prices::{PriceFormat, PriceSource, PricesArgs};
+pub(crate) use run::{
+    BehaviourArgs, ClusterArgs, ElectionArgs, LogFormat, LogLevel, RunArgs, ServingArgs,
+};
 
 /// Joiner keeps a Kubernetes cluster in the cheapest shape that holds its pods.
 #[derive(Parser)]
@@ -28,6 +32,8 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Run a whole cluster in this process, with nothing installed.
     Demo(DemoArgs),
+    /// Look after the nodes of a cluster.
+    Run(Box<RunArgs>),
     /// Plan the cheapest machines for pods that wait, offline.
     Plan(PlanArgs),
     /// Plan which nodes to take away, round after round, offline.

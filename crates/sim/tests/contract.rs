@@ -201,6 +201,8 @@ fn order(uid: u32, catalog: &Catalog) -> LaunchRequest {
         capacity: Resources::new(),
         labels: Labels::new(),
         taints: Vec::new(),
+        startup_taints: Vec::new(),
+        max_price: None,
     }
 }
 

@@ -78,10 +78,16 @@ fn request(capacity_type: CapacityType) -> LaunchRequest {
             (labels::INSTANCE_TYPE.into(), CLASS.into()),
         ]),
         taints: vec![Taint {
+            key: "team".into(),
+            value: "a".into(),
+            effect: Effect::NoSchedule,
+        }],
+        startup_taints: vec![Taint {
             key: "karpenter.sh/unregistered".into(),
             value: "".into(),
             effect: Effect::NoExecute,
         }],
+        max_price: None,
     }
 }
 
@@ -104,7 +110,8 @@ async fn a_spot_pool_is_asked_for_as_documented() {
             r#""labels":{"ngpc.rxt.io/cloudspace":"demo"}},"#,
             r#""spec":{"serverClass":"gp.vs1.large-ord","desired":1,"bidPrice":"0.02","cloudSpace":"demo","#,
             r#""customLabels":{"joiner.dev/cluster":"cluster-1","#,
-            r#""joiner.dev/machine":"7c1f0f1e-5b53-4e0a-9a55-0c6f2f7a9d10","team":"a"}}}"#
+            r#""joiner.dev/machine":"7c1f0f1e-5b53-4e0a-9a55-0c6f2f7a9d10","team":"a"},"#,
+            r#""customTaints":[{"key":"team","value":"a","effect":"NoSchedule"}]}}"#
         )]
     );
     assert_eq!(&*machine.id.0, format!("rackspace://demo/spot/{UID}"));
@@ -182,11 +189,10 @@ async fn a_revoked_refresh_token_is_a_persons_business_and_is_never_repeated() {
 
 #[tokio::test(start_paused = true)]
 async fn a_token_that_is_missing_is_named() {
-    let mut options = options();
-    options.refresh_token = SecretString::from(" \n");
-    let now: Now = Arc::new(|| Timestamp::UNIX_EPOCH);
-    let made = Rackspace::new(Http::new(cloud().router()), options, now);
-    let error = made.err().unwrap().to_string();
+    let provider = provider(&cloud(), |options| {
+        options.refresh_token = Arc::new(SecretString::from(" \n"));
+    });
+    let error = provider.list().await.unwrap_err().to_string();
     assert!(
         error.contains("Rackspace Spot refresh token is required"),
         "{error}"

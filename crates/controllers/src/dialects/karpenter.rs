@@ -1,6 +1,5 @@
 //! Karpenter's own kinds: NodePool and NodeClaim, with node classes of any kind that there is a provider for.
 
-mod convert;
 mod hash;
 mod machine;
 mod pool;
@@ -19,6 +18,7 @@ use serde_json::json;
 
 pub use hash::VERSION as HASH_VERSION;
 
+use super::convert;
 use crate::clients::{Clients, WriteError};
 use crate::dialect::{ClassKind, Dialect, Malformed, ObjectRef, Sighting, Watch, Window};
 use crate::record::{
@@ -181,11 +181,11 @@ impl Dialect for Karpenter {
     }
 
     fn machine_ref(&self, machine: &MachineRecord) -> ObjectRef {
-        convert::object_ref("NodeClaim", &machine.key, &machine.uid.0)
+        convert::object_ref("karpenter.sh/v1", "NodeClaim", &machine.key, &machine.uid.0)
     }
 
     fn pool_ref(&self, pool: &PoolRecord) -> ObjectRef {
-        convert::object_ref("NodePool", &pool.key, &pool.uid)
+        convert::object_ref("karpenter.sh/v1", "NodePool", &pool.key, &pool.uid)
     }
 
     async fn create_machine(&self, machine: &NewMachine) -> Result<MachineRecord, WriteError> {
@@ -219,7 +219,7 @@ impl Dialect for Karpenter {
                 Some(all)
             }
         };
-        let patch = machine::metadata_patch(machine, change, finalizers);
+        let patch = convert::metadata_patch(machine, change, finalizers);
         let written = self
             .claims()
             .patch(

@@ -70,12 +70,9 @@ pub(super) fn step(machine: &MachineRecord, observed: &Observed) -> Step {
         purchase: offer.purchase.clone(),
         capacity: offer.capacity.clone(),
         labels,
-        taints: machine
-            .taints
-            .iter()
-            .chain(&machine.startup_taints)
-            .cloned()
-            .collect(),
+        taints: machine.taints.clone(),
+        startup_taints: machine.startup_taints.clone(),
+        max_price: machine.max_price,
     }))
 }
 

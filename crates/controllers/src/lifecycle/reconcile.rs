@@ -410,6 +410,10 @@ impl Worker<'_> {
         if !machine.initialized() && written.initialized() {
             info!(machine = %machine.key, node = written.status.node.as_deref(), "ready");
         }
+        if let Some((reason, said)) = dialect.milestone(machine, &written) {
+            self.context
+                .tell_machine(&written, Severity::Normal, reason, &said);
+        }
         let draining = written.status.conditions.get(kinds::DRAINED);
         if let Some(condition) = draining
             && !condition.message.is_empty()
@@ -523,10 +527,16 @@ impl Worker<'_> {
             && !matches!(cause, Cause::NodeDeleted)
         {
             context.health.record(pool, Err(&sentence));
-            if !matches!(cause, Cause::InsufficientCapacity(_)) {
-                context
-                    .backoffs
-                    .fail(Subject::Pool(pool.clone()), &sentence, context.now());
+            let subject = match (&cause, machine.offer()) {
+                (Cause::InsufficientCapacity(_), _) => None,
+                // What was asked for did not come: the next best may.
+                (Cause::LaunchTimeout(_) | Cause::LaunchFailed(_), Some(offer)) => {
+                    Some(Subject::offering(&offer.purchase))
+                }
+                _ => Some(Subject::Pool(pool.clone())),
+            };
+            if let Some(subject) = subject {
+                context.backoffs.fail(subject, &sentence, context.now());
             }
         }
         self.reread(machine, dialect).await;

@@ -88,6 +88,11 @@ fn empty(machine: &MachineRecord, observed: &Observed, node: &NodeRecord) -> Opt
     if !change.is_empty() {
         return Some(Step::Node(Box::new(change)));
     }
+    if machine.registered() && machine.status.conditions.get(kinds::DRAINED).is_none() {
+        let change = (kinds::DRAINED, Truth::Unknown, "Draining", String::new());
+        let status = with_conditions(machine, now, [change]);
+        return status.map(|status| Step::Status(Box::new(status)));
+    }
     // A node that does not answer may have lost its machine: then nobody is left to stop the pods.
     if !node.ready() && observed.timeouts.is_some() && observed.memory.must_wait(now).is_none() {
         match (observed.memory.next_poll(), known_id(machine, observed)) {

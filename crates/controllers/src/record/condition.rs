@@ -33,6 +33,8 @@ pub mod kinds {
     pub const NODE_REGISTRATION_HEALTHY: &str = "NodeRegistrationHealthy";
     /// A pool can buy everything that it would like to; names the next try where it cannot.
     pub const CAPACITY_AVAILABLE: &str = "CapacityAvailable";
+    /// What a pool's cloud sells, and for how much, is known as of now; says since when it is not.
+    pub const CATALOG_CURRENT: &str = "CatalogCurrent";
 
     /// What a machine goes through, in order.
     pub const LIFECYCLE: [&str; 3] = [LAUNCHED, REGISTERED, INITIALIZED];

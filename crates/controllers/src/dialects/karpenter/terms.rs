@@ -8,7 +8,7 @@ use joiner_api::validate::Validate as _;
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 
-use super::convert::{key, lower_conditions, lower_resources, text};
+use crate::dialects::convert::{key, lower_conditions, lower_resources, text};
 use crate::record::{
     BufferRecord, ClassKey, ClassRecord, OverlayRecord, PriceRule, ScalableRef, kinds,
 };
@@ -35,7 +35,7 @@ pub(super) fn lower_overlay(overlay: &NodeOverlay) -> Result<OverlayRecord, Stri
         .map_err(|error| format!("spec.price: {error}"))?;
     let status = overlay.status.clone().unwrap_or_default();
     Ok(OverlayRecord {
-        key: key(&overlay.metadata),
+        key: key(super::NAME, &overlay.metadata),
         uid: text(overlay.metadata.uid.as_ref()),
         version: version(overlay.metadata.resource_version.as_deref()),
         generation: overlay.metadata.generation.unwrap_or(0),
@@ -58,7 +58,7 @@ pub(super) fn lower_buffer(buffer: &CapacityBuffer) -> Result<BufferRecord, Stri
     let count = |number: Option<i32>| number.and_then(|one| u32::try_from(one).ok());
     let status = buffer.status.clone().unwrap_or_default();
     Ok(BufferRecord {
-        key: key(&buffer.metadata),
+        key: key(super::NAME, &buffer.metadata),
         uid: text(buffer.metadata.uid.as_ref()),
         version: version(buffer.metadata.resource_version.as_deref()),
         generation: buffer.metadata.generation.unwrap_or(0),

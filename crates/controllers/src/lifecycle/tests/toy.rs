@@ -140,6 +140,7 @@ impl Toy {
             startup_taints: vec![taint("cni")],
             expire_after: None,
             termination_grace: None,
+            max_price: None,
             offers: Arc::new(vec![offer("small", 2000), offer("large", 4000)]),
             status: MachineStatus::default(),
         };

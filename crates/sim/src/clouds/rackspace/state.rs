@@ -426,7 +426,7 @@ fn decide(
     else {
         return;
     };
-    if stock.available == 0 {
+    if stock.available == 0 || stock.stuck {
         return;
     }
     stock.available -= 1;

@@ -46,6 +46,8 @@ fn request(uid: &str, capacity_type: CapacityType) -> LaunchRequest {
         capacity: Resources::new(),
         labels: Labels::new(),
         taints: Vec::new(),
+        startup_taints: Vec::new(),
+        max_price: None,
     }
 }
 
