@@ -105,15 +105,15 @@ impl World {
 
     /// The same, with further arguments.
     pub(crate) fn join_with(&self, name: &str, more: &[String]) {
-        self.start(name, &self.plane.kubeconfig(), "default", more);
+        self.spawn(name, &self.plane.kubeconfig(), "default", more);
     }
 
     /// The same with another account, and with its lease in another namespace.
     pub(crate) fn join_as(&self, name: &str, kubeconfig: &std::path::Path, namespace: &str) {
-        self.start(name, kubeconfig, namespace, &[]);
+        self.spawn(name, kubeconfig, namespace, &[]);
     }
 
-    fn start(&self, name: &str, kubeconfig: &std::path::Path, namespace: &str, more: &[String]) {
+    fn spawn(&self, name: &str, kubeconfig: &std::path::Path, namespace: &str, more: &[String]) {
         let directory = tempfile::Builder::new()
             .prefix("joiner-e2e-")
             .tempdir()
