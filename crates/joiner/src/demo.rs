@@ -11,8 +11,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use joiner_api::Dialect as Family;
 use joiner_controllers::clients::{Clients, Fence};
 use joiner_controllers::clock::Clock;
+use joiner_controllers::dialects::karpetrack::KarpetrackOptions;
 use joiner_controllers::tasks::Tasks;
 use joiner_controllers::{Engine, Settings};
 use joiner_sim::api::Status;
@@ -87,7 +89,11 @@ fn engine(cluster: &Cluster, seed: u64, clouds: &Tasks) -> Engine {
     let wiring = Wiring {
         clients,
         clock: Arc::new(ClusterClock(clock)),
-        families: SERVED.iter().collect(),
+        families: SERVED
+            .iter()
+            .filter(|one| one.family == Family::Karpenter)
+            .collect(),
+        karpetrack: KarpetrackOptions::new(""),
         classes: vec![Arc::new(classes)],
         settings: Settings {
             seed,

@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
-    let args = args::Args::parse();
+    let args = args::Args::parse_from(args::under_either_name(std::env::args_os()));
     let done = match args.command {
         args::Command::Demo(demo) => demo::run(&demo),
         args::Command::Run(run) => run::run(&run),

@@ -42,8 +42,13 @@ pub struct LaunchRequest {
     pub capacity: Resources,
     /// Labels for the node, where the cloud can set them before it joins.
     pub labels: Labels,
-    /// Taints for the node, likewise.
+    /// Taints for the node that stay, likewise.
     pub taints: Vec<Taint>,
+    /// Taints that the node comes with and somebody takes off once it is ready. A cloud that can only put taints on
+    /// after the node has joined must leave these alone: it would bring them back for good.
+    pub startup_taints: Vec<Taint>,
+    /// What it may cost at most, in dollars per hour, where the price is not fixed.
+    pub max_price: Option<Money>,
 }
 
 /// How far a machine has come.

@@ -1,28 +1,33 @@
 //! Strategies compete; the cheapest plan that places the most pods wins.
 
+use std::collections::BTreeMap;
+
+use crate::money::Money;
 use crate::plan::Plan;
 use crate::problem::{PreferencePolicy, Problem};
 
 use super::assign::{Assigner, Assignment, Lot};
 use super::best_fit;
+use super::binding;
 use super::bins::{Context, Packing};
 use super::bound::{self, Effort};
 use super::compile::Compiled;
 use super::first_fit::{self, Opening};
 use super::generate;
+use super::improve::Improver;
 use super::ledger::Ledger;
 use super::near;
 use super::patterns;
 use super::render;
 use super::scenario::Scenario;
 use super::sets::Sets;
-use super::settle;
 use super::spill;
 
 /// How hard to look for a cheaper plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Attempts at improvement after the first valid plan; zero for the first valid plan.
+    /// Attempts at improvement after the first valid plan: other ways to pack first, then a local search, one attempt a
+    /// step. Zero for the first valid plan; more never make the plan worse.
     pub steps: u64,
     /// Of the only randomness there is.
     pub seed: u64,
@@ -30,8 +35,11 @@ pub struct Options {
     pub threads: usize,
 }
 
-/// Chosen so that five thousand pods take some tenths of a second on one core.
+/// Chosen so that five thousand pods take a tenth of a second on one core.
 const DEFAULT_STEPS: u64 = 400;
+
+/// Attempts of the local search between two looks at the clock, for callers who have one.
+const ATTEMPTS: u64 = 16;
 
 /// Weights of wishes that are tried when all of them together cost too much, before none is heard.
 const HEAVY_WISH: i32 = 50;
@@ -114,9 +122,11 @@ pub struct Anytime<'a, 'p> {
     assignment: Assignment,
     ledger: Ledger,
     best: Candidate,
-    /// The first packing, if it left pods over: what comes after may lose more of them.
+    /// The first packing, if pods of it may lose their turn: what comes after may lose more of them.
     first: Option<Candidate>,
-    round: u64,
+    improver: Option<Improver>,
+    /// Steps done.
+    steps: u64,
 }
 
 impl<'a, 'p> Anytime<'a, 'p> {
@@ -138,62 +148,103 @@ impl<'a, 'p> Anytime<'a, 'p> {
             ledger,
             best: Candidate { packing, sets },
             first: None,
-            round: 0,
+            improver: None,
+            steps: 0,
         }
     }
 
-    /// Does one round of improvement; false when the budget is spent or nothing can be gained.
+    /// Does some steps of improvement; false when the budget is spent or nothing can be gained.
     pub fn improve(&mut self) -> bool {
-        if self.options.steps == 0 || self.assignment.lots.is_empty() {
+        let left = self.options.steps - self.steps;
+        if left == 0 || self.assignment.lots.is_empty() {
             return false;
         }
-        self.round += 1;
-        if self.round == 1 {
-            self.compete();
+        if self.steps == 0 {
+            self.steps += self.compete(left);
             return true;
         }
-        false
+        let improvable = self.best.packing.bins.len() > 1;
+        if improvable {
+            let attempts = left.min(ATTEMPTS);
+            self.search(attempts);
+            self.steps += attempts;
+        }
+        improvable
+    }
+
+    /// Looks for a cheaper packing near the best one.
+    fn search(&mut self, attempts: u64) {
+        let limited = self.compiled.problem.settings.spot_share.is_some();
+        let Candidate { packing, sets } = &mut self.best;
+        let mut context = Context {
+            compiled: self.compiled,
+            sets,
+            lots: &self.assignment.lots,
+            ledger: &self.ledger,
+        };
+        let seed = self.options.seed;
+        let improver = self
+            .improver
+            .get_or_insert_with(|| Improver::new(&context, packing, seed));
+        for _ in 0..attempts {
+            if !limited {
+                improver.attempt(&mut context, packing);
+                continue;
+            }
+            // A share is of the machines there are in the end: fewer of them may be too few for it.
+            let before = (improver.clone(), packing.clone());
+            improver.attempt(&mut context, packing);
+            if over_share(self.compiled, packing, &self.ledger).is_some() {
+                (*improver, *packing) = before;
+                improver.pass();
+            }
+        }
     }
 
     /// The best plan so far.
     pub fn plan(&self) -> Plan {
-        let (mut assignment, mut packing) = self.settled(&self.best);
-        if let Some(first) = &self.first {
-            // Pods that lose their turn may make the cheaper packing the worse one.
-            let (other, packed) = self.settled(first);
-            let merit = |assignment: &Assignment, packing: &Packing| {
-                let failed: u32 = assignment.failed.iter().map(|(_, count)| count).sum();
-                (failed, merit(self.compiled, &assignment.lots, packing))
-            };
-            if merit(&other, &packed) < merit(&assignment, &packing) {
-                (assignment, packing) = (other, packed);
-            }
+        let (plan, lost) = self.rendered(&self.best.packing);
+        let first = self.first.as_ref().filter(|_| lost > 0);
+        // Pods that lose their turn may make the cheaper packing the worse one.
+        let Some(first) = first else { return plan };
+        let (other, _) = self.rendered(&first.packing);
+        if self.standing(&other) < self.standing(&plan) {
+            return other;
         }
+        plan
+    }
+
+    /// A packing as a plan that can be bound, and how many pods found no turn to be bound.
+    fn rendered(&self, packing: &Packing) -> (Plan, usize) {
+        let (compiled, scenario) = (self.compiled, &self.scenario);
         let effort = if self.options.steps == 0 {
             Effort::Quick
         } else {
             Effort::Thorough
         };
-        let bound =
-            bound::lower_bound(self.compiled, &self.scenario, &assignment, &packing, effort);
-        render::plan(self.compiled, &assignment, &packing, bound)
+        let bound = bound::lower_bound(compiled, scenario, &self.assignment, packing, effort);
+        let (mut plan, columns) = render::plan(compiled, &self.assignment, packing, bound);
+        let lost = if self.assignment.needs_rehearsal(compiled, &packing.left) {
+            binding::settle(compiled, scenario, &mut plan, &columns)
+        } else {
+            0
+        };
+        (plan, lost)
     }
 
-    fn settled(&self, candidate: &Candidate) -> (Assignment, Packing) {
-        let mut assignment = self.assignment.clone();
-        let mut packing = candidate.packing.clone();
-        let (compiled, scenario) = (self.compiled, &self.scenario);
-        settle::settle(
-            compiled,
-            &candidate.sets,
-            scenario,
-            &mut assignment,
-            &mut packing,
-        );
-        (assignment, packing)
+    /// Less is better: pods without a place, those of high priority first; then cost; then machines.
+    fn standing(&self, plan: &Plan) -> (Vec<(i32, u32)>, Money, usize) {
+        let mut missing: BTreeMap<i32, u32> = BTreeMap::new();
+        for pod in plan.unplaced.iter().flat_map(|one| &one.pods) {
+            let priority = self.compiled.pod(pod.home, pod.group).spec.priority;
+            *missing.entry(priority).or_insert(0) += 1;
+        }
+        let missing = missing.into_iter().rev().collect();
+        (missing, plan.cost, plan.launches.len())
     }
 
-    fn compete(&mut self) {
+    /// Packs in other ways, at most so many; returns how many it were.
+    fn compete(&mut self, most: u64) -> u64 {
         let mut strategies = vec![Strategy::Patterns, Strategy::OneForAll];
         if self.compiled.supply.limited() {
             strategies.push(Strategy::FewNodes);
@@ -204,6 +255,7 @@ impl<'a, 'p> Anytime<'a, 'p> {
         } else {
             Strategy::BestFit
         });
+        strategies.truncate(usize::try_from(most).unwrap_or(usize::MAX));
         let run = |strategy: Strategy, sets: Sets| {
             attempt(
                 self.compiled,
@@ -225,6 +277,7 @@ impl<'a, 'p> Anytime<'a, 'p> {
         for candidate in found {
             self.consider(candidate);
         }
+        strategies.len() as u64
     }
 
     fn consider(&mut self, candidate: Candidate) {
@@ -233,7 +286,10 @@ impl<'a, 'p> Anytime<'a, 'p> {
         let old = merit(self.compiled, lots, &self.best.packing);
         if valid && merit(self.compiled, lots, &candidate.packing) < old {
             let old = std::mem::replace(&mut self.best, candidate);
-            if old.packing.unpacked() > 0 && self.first.is_none() {
+            let unsure = self
+                .assignment
+                .needs_rehearsal(self.compiled, &old.packing.left);
+            if unsure && self.first.is_none() {
                 self.first = Some(old);
             }
         }
@@ -278,7 +334,7 @@ fn merit(
     lots: &[Lot],
     packing: &Packing,
 ) -> (Vec<(i32, u32)>, i64, usize) {
-    let mut missing: std::collections::BTreeMap<i32, u32> = std::collections::BTreeMap::new();
+    let mut missing: BTreeMap<i32, u32> = BTreeMap::new();
     for (lot, left) in lots.iter().zip(&packing.left) {
         if *left > 0 {
             let priority = compiled.profile(lot.class).spec.priority;
@@ -294,7 +350,7 @@ fn merit(
 fn over_share(compiled: &Compiled<'_>, packing: &Packing, ledger: &Ledger) -> Option<Ledger> {
     let percent = compiled.problem.settings.spot_share?;
     let most = (packing.bins.len() as i64 * i64::from(percent) / 100).max(1);
-    let mut counts: std::collections::BTreeMap<u32, i64> = std::collections::BTreeMap::new();
+    let mut counts: BTreeMap<u32, i64> = BTreeMap::new();
     let spot: Vec<u32> = compiled.supply.spot().collect();
     for bin in &packing.bins {
         for (counter, _) in &compiled.columns[bin.column as usize].uses {

@@ -258,12 +258,32 @@ impl State {
     }
 }
 
-/// The fields that changed.
+/// The fields that changed, as a strategic merge patch.
 fn difference(before: &Value, after: &Value) -> Map<String, Value> {
     let fields = after.as_object().into_iter().flatten();
-    fields
-        .filter(|(field, value)| before.get(field) != Some(*value))
-        .map(|(field, value)| (field.clone(), value.clone()))
+    let changed = fields.filter(|(field, value)| before.get(field) != Some(*value));
+    changed
+        .map(|(field, value)| match field.as_str() {
+            "conditions" => (field.clone(), conditions(&before[field], value)),
+            _ => (field.clone(), value.clone()),
+        })
+        .collect()
+}
+
+/// The conditions that changed. What one no longer says has to be taken back: they are merged one by one.
+fn conditions(before: &Value, after: &Value) -> Value {
+    let list = |all: &Value| all.as_array().cloned().unwrap_or_default();
+    let before = list(before);
+    let changed = list(after).into_iter().filter(|one| !before.contains(one));
+    changed
+        .map(|mut one| {
+            for said in ["reason", "message"] {
+                if one.get(said).is_none() {
+                    one[said] = Value::Null;
+                }
+            }
+            one
+        })
         .collect()
 }
 
@@ -315,4 +335,28 @@ fn containers(all: &Value) -> Vec<Value> {
             })
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_patch_holds_what_changed_and_takes_back_what_is_no_longer_said() {
+        let same = json!({"type": "PodScheduled", "status": "True"});
+        let before = json!({
+            "phase": "Running", "hostIP": "10.0.0.1",
+            "conditions": [same, {"type": "Ready", "status": "False", "message": "not yet"}],
+        });
+        let after = json!({
+            "phase": "Running", "hostIP": "10.0.0.1", "podIP": "10.64.0.1",
+            "conditions": [same, {"type": "Ready", "status": "True"}],
+        });
+        let ready = json!({"type": "Ready", "status": "True", "reason": null, "message": null});
+        assert_eq!(
+            Value::Object(difference(&before, &after)),
+            json!({"podIP": "10.64.0.1", "conditions": [ready]})
+        );
+        assert!(difference(&after, &after).is_empty());
+    }
 }

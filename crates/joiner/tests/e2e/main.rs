@@ -18,7 +18,11 @@ mod admission;
 mod budgets;
 mod consolidation;
 mod constraints;
+mod deploy;
 mod drain;
+mod kt;
+mod kt_install;
+mod kt_mock;
 mod launch;
 mod leader;
 mod outage;
@@ -34,8 +38,12 @@ fn main() {
     // The longest first.
     let tests = [
         outage::tests(),
+        kt::tests(),
+        kt_install::tests(),
+        kt_mock::tests(),
         leader::tests(),
         launch::tests(),
+        deploy::tests(),
         replacement::tests(),
         budgets::tests(),
         consolidation::tests(),

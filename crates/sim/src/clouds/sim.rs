@@ -58,6 +58,10 @@ pub struct SimCloudOptions {
     pub boot_min: Duration,
     /// The slowest.
     pub boot_max: Duration,
+    /// How long a machine may take to become a node before it is given up; `None` for ample time.
+    pub registration: Option<Duration>,
+    /// Whether the catalogue shows what is sold out; otherwise that is found out by wanting to buy.
+    pub shows_stock: bool,
     /// From registration to ready.
     pub ready_after: Duration,
     /// From the order to terminate until the machine is gone.
@@ -76,6 +80,8 @@ impl SimCloudOptions {
             market: Market::calm(seed),
             boot_min: Duration::from_secs(20),
             boot_max: Duration::from_mins(1),
+            registration: None,
+            shows_stock: true,
             ready_after: Duration::from_secs(5),
             stop_after: Duration::from_secs(5),
             refused_percent: 0,
@@ -202,19 +208,19 @@ impl SimCloud {
     /// Boots, interrupts and buries machines when their time comes, until it is dropped.
     pub async fn run(&self) {
         loop {
-            let next = match self.open().await {
-                Ok(()) => self.act().await,
-                Err(_) => {
-                    if self.ledger.reign().is_none() {
-                        self.hand_over();
-                    }
-                    Some(
-                        self.clock
-                            .now()
-                            .saturating_add(LOOK)
-                            .unwrap_or(Timestamp::MAX),
-                    )
+            let next = if let Err(error) = self.open().await {
+                match self.ledger.reign() {
+                    Some(_) => tracing::warn!(%error, "the machines are not known yet"),
+                    None => self.hand_over(),
                 }
+                Some(
+                    self.clock
+                        .now()
+                        .saturating_add(LOOK)
+                        .unwrap_or(Timestamp::MAX),
+                )
+            } else {
+                self.act().await
             };
             let changed = self.changed.notified();
             let wait = next.map(|at| until(self.clock.now(), at));
@@ -355,6 +361,7 @@ impl Provider for SimCloud {
         for kind in &mut catalog.types {
             for offering in &mut kind.offerings {
                 *offering = inner.options.market.quote(&kind.name, offering, now);
+                offering.available |= !inner.options.shows_stock;
             }
         }
         Ok(catalog)
@@ -419,10 +426,13 @@ impl Provider for SimCloud {
     }
 
     fn timeouts(&self) -> Timeouts {
-        let slowest = self.lock().options.boot_max;
+        let (given, slowest) = {
+            let options = &self.lock().options;
+            (options.registration, options.boot_max)
+        };
         Timeouts {
             launch: Duration::from_mins(5),
-            registration: slowest * 3 + Duration::from_mins(5),
+            registration: given.unwrap_or(slowest * 3 + Duration::from_mins(5)),
         }
     }
 

@@ -20,7 +20,10 @@ pub(crate) mod paths {
     pub(crate) const BUFFERS: &str = "/apis/autoscaling.x-k8s.io/v1beta1/capacitybuffers";
     pub(crate) const CLASSES: &str = "/apis/joiner.dev/v1alpha1/simnodeclasses";
 
-    pub(super) const ALL: [&str; 9] = [
+    pub(crate) const SPOT_POOLS: &str = "/apis/karpetrack.io/v1alpha1/spotnodepools";
+    pub(crate) const SPOT_NODES: &str = "/apis/karpetrack.io/v1alpha1/spotnodes";
+
+    pub(super) const ALL: [&str; 11] = [
         PODS,
         NODES,
         EVENTS,
@@ -30,6 +33,8 @@ pub(crate) mod paths {
         OVERLAYS,
         BUFFERS,
         CLASSES,
+        SPOT_POOLS,
+        SPOT_NODES,
     ];
 }
 
@@ -91,22 +96,38 @@ impl World {
 
     /// Starts a Joiner. It looks more often than usual, because tests do not like to wait.
     pub(crate) fn join(&self, name: &str) {
+        self.join_with(name, &[]);
+    }
+
+    /// The same, with further arguments.
+    pub(crate) fn join_with(&self, name: &str, more: &[String]) {
+        self.launch(name, &self.plane.kubeconfig(), "default", more);
+    }
+
+    /// The same with another account, and with its lease in another namespace.
+    pub(crate) fn join_as(&self, name: &str, kubeconfig: &std::path::Path, namespace: &str) {
+        self.launch(name, kubeconfig, namespace, &[]);
+    }
+
+    fn launch(&self, name: &str, kubeconfig: &std::path::Path, namespace: &str, more: &[String]) {
         let directory = tempfile::Builder::new()
             .prefix("joiner-e2e-")
             .tempdir()
             .unwrap();
         let program = std::path::Path::new(env!("CARGO_BIN_EXE_joiner"));
-        let kubeconfig = self.plane.kubeconfig().display().to_string();
+        let kubeconfig = kubeconfig.display();
         let arguments = [
             "run",
             &format!("--kubeconfig={kubeconfig}"),
-            "--leader-election-namespace=default",
+            &format!("--leader-election-namespace={namespace}"),
             "--health-probe-bind-address=0",
             "--metrics-bind-address=0",
+            "--log-format=text",
             "--disruption-period=3s",
             "--garbage-period=10s",
         ]
         .map(str::to_owned);
+        let arguments = [&arguments, more].concat();
         let process = Process::start(name, directory.path(), program, &arguments).unwrap();
         let joiner = Joiner {
             process,
@@ -208,6 +229,7 @@ pub(crate) fn collection(object: &Value, namespace: &str) -> String {
     let kind = object["kind"].as_str().unwrap();
     let (plural, namespaced) = match kind {
         "ConfigMap" => ("configmaps".to_owned(), true),
+        "Secret" => ("secrets".to_owned(), true),
         "Namespace" => ("namespaces".to_owned(), false),
         "Pod" => ("pods".to_owned(), true),
         "PodTemplate" => ("podtemplates".to_owned(), true),

@@ -258,7 +258,8 @@ fn node_spec(machine: &Machine, request: &LaunchRequest, ready_after: Duration) 
     }
     spec.architecture = machine.labels.get(labels::ARCH).map(ToString::to_string);
     spec.provider_id = machine.id.to_string();
-    spec.taints = request.taints.iter().map(taint).collect();
+    let taints = request.taints.iter().chain(&request.startup_taints);
+    spec.taints = taints.map(taint).collect();
     spec.capacity = amounts(&machine.capacity);
     spec.allocatable = amounts(&machine.allocatable);
     spec.ready_after = signed(ready_after);
