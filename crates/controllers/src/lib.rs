@@ -31,5 +31,5 @@ pub mod tasks;
 mod terms;
 pub mod view;
 
-pub use context::{Decide, Mode, Settings};
+pub use context::{Decide, Mode, Settings, Thinking};
 pub use engine::{Engine, EngineOptions};

@@ -5,6 +5,7 @@ mod crds;
 mod demo;
 mod plan;
 mod prices;
+mod simulate;
 
 use clap::{Parser, Subcommand};
 
@@ -13,6 +14,7 @@ pub(crate) use crds::CrdsArgs;
 pub(crate) use demo::DemoArgs;
 pub(crate) use plan::{Format, PlanArgs, SolverArgs};
 pub(crate) use prices::{PriceFormat, PriceSource, PricesArgs};
+pub(crate) use simulate::{FaultKind, ReportFormat, SimulateArgs};
 
 /// Joiner keeps a Kubernetes cluster in the cheapest shape that holds its pods.
 #[derive(Parser)]
@@ -36,6 +38,8 @@ pub(crate) enum Command {
     Crds(CrdsArgs),
     /// Show what servers cost right now.
     Prices(PricesArgs),
+    /// Run whole worlds in virtual time, with faults, and check that nothing goes wrong that must not.
+    Simulate(SimulateArgs),
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod manifests;
 mod plan;
 mod prices;
 mod simclass;
+mod simulate;
 mod telemetry;
 
 use std::io::Write;
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
         args::Command::Consolidate(consolidate) => consolidate::run(&consolidate),
         args::Command::Crds(crds) => crds::run(&crds),
         args::Command::Prices(prices) => prices::run(&prices),
+        args::Command::Simulate(simulate) => simulate::run(&simulate),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

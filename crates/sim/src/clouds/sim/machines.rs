@@ -22,6 +22,11 @@ use crate::cluster::kubelet::NodeSpec;
 pub(super) enum Order {
     Boot(Box<NodeSpec>),
     Kill(String),
+    /// It is gone for good; whether because the cloud took it back.
+    Gone {
+        id: MachineId,
+        taken: bool,
+    },
 }
 
 struct Sold {
@@ -37,9 +42,9 @@ struct Sold {
     ends: Option<Timestamp>,
 }
 
-/// All machines of the cloud, by their id.
+/// All machines of the cloud, by their id, and how many a forgetful cloud has numbered.
 #[derive(Default)]
-pub(super) struct Machines(BTreeMap<MachineId, Sold>);
+pub(super) struct Machines(BTreeMap<MachineId, Sold>, u64);
 
 impl Machines {
     pub(super) fn launch(
@@ -50,7 +55,12 @@ impl Machines {
         options: &SimCloudOptions,
         now: Timestamp,
     ) -> Machine {
-        let id = MachineId(format!("sim:///{}/{}", offering.zone, request.uid.0).into());
+        let mut id = format!("sim:///{}/{}", offering.zone, request.uid.0);
+        if options.forgets_orders {
+            self.1 += 1;
+            id = format!("{id}-{}", self.1);
+        }
+        let id = MachineId(id.into());
         let machine = machine(&id, request, kind, offering, now);
         let mut boot = options.market.random(Stream::Boot, &request.uid.0, 0);
         let span = options.boot_max.saturating_sub(options.boot_min).as_secs();
@@ -77,6 +87,20 @@ impl Machines {
         machine
     }
 
+    /// Puts a machine there that somebody else runs: it bears no mark of ours and becomes no node.
+    pub(super) fn plant(&mut self, machine: Machine) {
+        let sold = Sold {
+            spec: NodeSpec::named(&*machine.id.0),
+            boots: None,
+            booted: false,
+            taken: None,
+            announced: None,
+            ends: None,
+            machine: machine.clone(),
+        };
+        self.0.insert(machine.id, sold);
+    }
+
     pub(super) fn by_uid(&self, uid: &Uid, now: Timestamp) -> Option<Machine> {
         self.0
             .values()
@@ -92,14 +116,18 @@ impl Machines {
         self.0.values().map(|sold| sold.shown(now)).collect()
     }
 
-    /// Begins to take a machine down; whether there was one.
-    pub(super) fn terminate(&mut self, id: &MachineId, now: Timestamp, after: Duration) -> bool {
-        let Some(sold) = self.0.get_mut(id) else {
-            return false;
-        };
+    /// Begins to take a machine down; `None` if there is none, otherwise whether it was not going yet.
+    pub(super) fn terminate(
+        &mut self,
+        id: &MachineId,
+        now: Timestamp,
+        after: Duration,
+    ) -> Option<bool> {
+        let sold = self.0.get_mut(id)?;
+        let first = sold.ends.is_none();
         sold.ends.get_or_insert_with(|| later(now, after));
         sold.boots = None;
-        true
+        Some(first)
     }
 
     pub(super) fn interrupt(&mut self, id: &MachineId, now: Timestamp, notice: Duration) {
@@ -137,6 +165,10 @@ impl Machines {
                 if sold.booted {
                     orders.push(Order::Kill(sold.spec.name.clone()));
                 }
+                orders.push(Order::Gone {
+                    id: sold.machine.id.clone(),
+                    taken: sold.ends.is_none_or(|at| at > now),
+                });
                 return false;
             }
             next = [next, sold.boots, over].into_iter().flatten().min();

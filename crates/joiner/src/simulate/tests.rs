@@ -1,0 +1,1 @@
+//! Worlds that are sabotaged, so that the auditor has something to find.
