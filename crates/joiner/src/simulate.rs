@@ -2,6 +2,7 @@
 
 mod line;
 mod objects;
+mod panics;
 mod process;
 mod report;
 mod scenario;

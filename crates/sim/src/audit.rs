@@ -16,6 +16,8 @@ mod open;
 mod placeable;
 mod purchases;
 mod removals;
+#[cfg(test)]
+mod tests;
 mod violation;
 mod writes;
 

@@ -18,6 +18,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
+use super::panics;
 use super::process::Host;
 use super::report::{Outcome, Violated};
 use super::scenario::{Scenario, Wish};
@@ -62,10 +63,19 @@ impl Run {
             .start_paused(true)
             .build()
             .map_err(|error| Status::bad_request(error.to_string()))?;
-        runtime.block_on(async {
+        panics::listen();
+        let mut outcome = runtime.block_on(async {
             let world = World::start(self)?;
-            Ok(world.live().await)
-        })
+            Ok::<_, Status>(world.live().await)
+        })?;
+        outcome.violations.extend(panics::heard().into_iter().map(|said| Violated {
+            invariant: Invariant::NoPanic,
+            after_seconds: 0,
+            at: Timestamp::UNIX_EPOCH,
+            message: said,
+            history: Vec::new(),
+        }));
+        Ok(outcome)
     }
 }
 
