@@ -5,6 +5,7 @@ mod crds;
 mod demo;
 mod plan;
 mod prices;
+mod run;
 mod simulate;
 
 use clap::{Parser, Subcommand};
@@ -14,6 +15,9 @@ pub(crate) use crds::CrdsArgs;
 pub(crate) use demo::DemoArgs;
 pub(crate) use plan::{Format, PlanArgs, SolverArgs};
 pub(crate) use prices::{PriceFormat, PriceSource, PricesArgs};
+pub(crate) use run::{
+    BehaviourArgs, ClusterArgs, ElectionArgs, LogFormat, LogLevel, RunArgs, ServingArgs,
+};
 pub(crate) use simulate::{FaultKind, ReportFormat, SimulateArgs};
 
 /// Joiner keeps a Kubernetes cluster in the cheapest shape that holds its pods.
@@ -30,6 +34,8 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Run a whole cluster in this process, with nothing installed.
     Demo(DemoArgs),
+    /// Look after the nodes of a cluster.
+    Run(Box<RunArgs>),
     /// Plan the cheapest machines for pods that wait, offline.
     Plan(PlanArgs),
     /// Plan which nodes to take away, round after round, offline.

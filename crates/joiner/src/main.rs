@@ -1,17 +1,20 @@
 //! The Joiner binary: command line, wiring, serving.
 
 mod args;
+mod classes;
 mod consolidate;
 mod crds;
 mod demo;
 mod failure;
 mod input;
+mod kubelets;
 mod manifests;
 mod plan;
 mod prices;
-mod simclass;
+mod run;
 mod simulate;
 mod telemetry;
+mod wiring;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -22,6 +25,7 @@ fn main() -> ExitCode {
     let args = args::Args::parse();
     let done = match args.command {
         args::Command::Demo(demo) => demo::run(&demo),
+        args::Command::Run(run) => run::run(&run),
         args::Command::Plan(plan) => plan::run(&plan),
         args::Command::Consolidate(consolidate) => consolidate::run(&consolidate),
         args::Command::Crds(crds) => crds::run(&crds),

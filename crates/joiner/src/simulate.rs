@@ -21,13 +21,13 @@ use std::time::Instant;
 
 use self::report::{Outcome, Summary};
 use self::world::Run;
-use crate::args::{ReportFormat, SimulateArgs};
+use crate::args::{LogFormat, ReportFormat, SimulateArgs};
 use crate::failure::Failure;
 use crate::telemetry;
 
 /// Runs the command.
 pub(crate) fn run(args: &SimulateArgs) -> Result<(), Failure> {
-    telemetry::start("off");
+    telemetry::start("off", LogFormat::default());
     let started = Instant::now();
     let mut outcomes = Vec::new();
     let mut failed = None;

@@ -47,7 +47,7 @@ pub struct LaunchRequest {
 }
 
 /// How far a machine has come.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MachineState {
     /// Asked for: being made, queued, in an auction. Says what is known.
     Pending(String),
@@ -60,7 +60,7 @@ pub enum MachineState {
 }
 
 /// How to tell which node a machine became, strongest first. Names and addresses are not enough: clouds reuse them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NodeLink {
     /// The node's `spec.providerID`.
     ProviderId(Name),
@@ -78,7 +78,7 @@ pub enum NodeLink {
 }
 
 /// A machine that this cluster owns.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// What the cloud calls it.
     pub id: MachineId,

@@ -225,8 +225,9 @@ impl Auditor {
 
 impl Inner {
     fn committed(&mut self, commit: &Commit<'_>) {
-        let mut findings: Vec<Finding> =
-            writes::judge(&self.ledger, &self.options, commit).into_iter().collect();
+        let mut findings: Vec<Finding> = writes::judge(&self.ledger, &self.options, commit)
+            .into_iter()
+            .collect();
         findings.extend(purchases::judge_commit(&self.ledger, commit));
         findings.extend(removals::judge_commit(&self.ledger, commit));
         if let Some(finding) = writes::at_rest(commit) {
@@ -243,16 +244,13 @@ impl Inner {
     fn happened(&mut self, event: &CloudEvent, now: Timestamp) {
         let mut findings = purchases::judge_event(&self.ledger, event);
         findings.extend(removals::judge_event(&self.ledger, event, now));
-        let acted = matches!(
-            event,
-            CloudEvent::Launched(_) | CloudEvent::Terminating(_)
-        );
+        let acted = matches!(event, CloudEvent::Launched(_) | CloudEvent::Terminating(_));
         if acted && matches!(self.phase, Phase::Rest(_)) {
             let message = format!("a machine was bought or taken away at rest: {event:?}");
             findings.push(Finding::new(Invariant::Rest, message, []));
         }
         self.journal.event(event, now);
-        self.ledger.event(event, now);
+        self.ledger.event(event);
         self.found(now, findings);
     }
 

@@ -17,7 +17,6 @@ pub(crate) mod quantity;
 mod queue;
 mod recorder;
 mod scheduler;
-pub(crate) mod selector;
 mod task;
 pub mod workloads;
 

@@ -20,17 +20,24 @@ pub(crate) enum Opening {
 pub(crate) fn pack(context: &mut Context<'_, '_>, packing: &mut Packing, opening: Opening) {
     let order = context.by_size();
     let floors = floors(context, &order);
+    let mut total = Vector::ZERO;
+    for lot in order.iter().filter(|lot| !context.is_near(**lot)) {
+        let count = i64::from(packing.left[*lot as usize]);
+        total.add(&context.requests(*lot).times(count));
+    }
     let mut open: Vec<u32> = (0..packing.bins.len() as u32).collect();
     for (position, lot) in order.iter().copied().enumerate() {
         if context.is_near(lot) {
             continue;
         }
-        if packing.left[lot as usize] > 0 {
+        let before = packing.left[lot as usize];
+        if before > 0 {
             into_open(context, packing, &mut open, lot, &floors[position]);
         }
+        let packed = i64::from(before - packing.left[lot as usize]);
+        total.subtract(&context.requests(lot).times(packed));
         while packing.left[lot as usize] > 0 {
-            let rest = &order[position..];
-            let Some(bin) = open_for(context, packing, lot, rest, opening) else {
+            let Some(bin) = open_for(context, packing, lot, &total, opening) else {
                 break;
             };
             let room = context.room(&packing.bins[bin], lot);
@@ -40,8 +47,12 @@ pub(crate) fn pack(context: &mut Context<'_, '_>, packing: &mut Packing, opening
                 break;
             }
             context.put(packing, bin, lot, take);
+            total.subtract(&context.requests(lot).times(i64::from(take)));
             open.push(bin as u32);
         }
+        // What found no machine does not count towards what the next one should hold.
+        let left = i64::from(packing.left[lot as usize]);
+        total.subtract(&context.requests(lot).times(left));
     }
     context.downsize(packing);
 }
@@ -101,19 +112,14 @@ fn open_for(
     context: &mut Context<'_, '_>,
     packing: &mut Packing,
     lot: u32,
-    rest: &[u32],
+    rest: &Vector,
     opening: Opening,
 ) -> Option<usize> {
     let set = context.lots[lot as usize].set;
     if opening == Opening::OneForAll {
-        let mut total = Vector::ZERO;
-        for other in rest {
-            let count = i64::from(packing.left[*other as usize]);
-            total.add(&context.requests(*other).times(count));
-        }
         let all = context
             .sets
-            .cheapest(context.compiled, &packing.ledger, set, &total);
+            .cheapest(context.compiled, &packing.ledger, set, rest);
         if let Some(column) = all {
             return context.open(packing, column, set);
         }

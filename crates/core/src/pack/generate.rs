@@ -4,22 +4,25 @@
 use super::appraisal::Appraisal;
 use super::bins::{Context, Packing};
 use super::caps::{self, HostCaps};
-use super::simplex;
-use super::vector::{Vector, WIDTH};
+use super::filler::Filler;
+use super::simplex::{Solution, Tableau};
 
 /// More lots than this are left to other strategies: the program grows with their square.
 pub(crate) const MAX_LOTS: usize = 128;
 /// Rounds of making fillings for one program.
-const MAX_ROUNDS: usize = 60;
+const MAX_ROUNDS: usize = 200;
+/// Fillings made in one round before values are found anew.
+const PER_ROUND: usize = 12;
 /// Fillings looked at for one machine before the best so far will do.
 const MAX_NODES: u32 = 400;
-/// The same, when it has to be proven that none is better.
-const PROOF_NODES: u32 = 100_000;
+/// The same for all machines together, when it has to be proven that none is better.
+const PROOF_NODES: u32 = 200_000;
 /// Machines whose room is worth less than this share of their price are not filled.
 const BARGAIN: f64 = 0.5;
-
-/// A lot on offer for one machine: lot, position, value, and the most that may be taken.
-type Item = (u32, usize, f64, u32);
+/// Programs solved for one packing, times lots. What is left then is little, and is left to others.
+const PROGRAMS: usize = 640;
+/// A filling that a program wants by this part is bought whole.
+const LARGE_PART: f64 = 0.7;
 
 /// A filling of a machine.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,7 +32,12 @@ struct Pattern {
     counts: Vec<u32>,
 }
 
-/// Packs what has no machine yet, if there are few enough kinds of it.
+/// Dollars, so that numbers of a program are of one size.
+fn price(context: &Context<'_, '_>, column: u32) -> f64 {
+    context.compiled.columns[column as usize].cost as f64 / 1e9
+}
+
+/// Packs what has no machine yet, if there are few enough kinds of it. Something may be left over.
 pub(crate) fn pack(context: &mut Context<'_, '_>, packing: &mut Packing) {
     let lots: Vec<u32> = (0..context.lots.len() as u32)
         .filter(|lot| packing.left[*lot as usize] > 0 && !context.is_near(*lot))
@@ -45,7 +53,7 @@ pub(crate) fn pack(context: &mut Context<'_, '_>, packing: &mut Packing) {
         .map(|(_, column)| *column)
         .collect();
     let mut patterns: Vec<Pattern> = Vec::new();
-    loop {
+    for _ in 0..PROGRAMS.div_ceil(lots.len()) {
         let left: Vec<u32> = lots.iter().map(|lot| packing.left[*lot as usize]).collect();
         if left.iter().all(|count| *count == 0) {
             break;
@@ -59,8 +67,20 @@ pub(crate) fn pack(context: &mut Context<'_, '_>, packing: &mut Packing) {
         if !buy(context, packing, &lots, &patterns, &solution.worth) {
             break;
         }
+        keep_wanted(context, &mut patterns, &solution);
     }
     context.downsize(packing);
+}
+
+/// Forgets fillings that are far from being wanted.
+fn keep_wanted(context: &Context<'_, '_>, patterns: &mut Vec<Pattern>, solution: &Solution) {
+    patterns.retain(|pattern| {
+        let mut value = 0.0;
+        for (count, worth) in pattern.counts.iter().zip(&solution.point) {
+            value += f64::from(*count) * worth;
+        }
+        value >= price(context, pattern.column) * 0.95
+    });
 }
 
 /// Makes fillings until no machine has a better one; returns how many of each the program buys.
@@ -71,41 +91,52 @@ fn program(
     left: &[u32],
     columns: &[u32],
     patterns: &mut Vec<Pattern>,
-) -> simplex::Solution {
+) -> Solution {
     singles(context, packing, lots, left, patterns);
     let objective: Vec<f64> = left.iter().map(|count| f64::from(*count)).collect();
-    let mut round = 0;
-    loop {
-        round += 1;
-        let mut rows = Vec::with_capacity(patterns.len() * lots.len());
-        let mut limits = Vec::with_capacity(patterns.len());
-        for pattern in patterns.iter() {
-            rows.extend(pattern.counts.iter().map(|count| f64::from(*count)));
-            limits.push(context.compiled.columns[pattern.column as usize].cost as f64);
-        }
-        let solution = simplex::maximise(&rows, &limits, &objective);
-        let mut found = false;
-        for column in columns {
-            let bought = &context.compiled.columns[*column as usize];
+    let mut tableau = Tableau::new(&objective);
+    let add = |tableau: &mut Tableau, pattern: &Pattern| {
+        let row: Vec<f64> = pattern.counts.iter().map(|one| f64::from(*one)).collect();
+        tableau.add(&row, price(context, pattern.column));
+    };
+    for pattern in patterns.iter() {
+        add(&mut tableau, pattern);
+    }
+    tableau.ascend();
+    let mut solution = tableau.solution();
+    let mut next = 0;
+    for _ in 0..MAX_ROUNDS {
+        let mut found = 0;
+        // Each round goes on where the last one stopped, and the last of all goes once round.
+        for _ in 0..columns.len() {
+            let column = columns[next];
+            next = (next + 1) % columns.len();
+            let bought = &context.compiled.columns[column as usize];
             if !packing.ledger.can(&bought.uses) {
                 continue;
             }
-            let mut filler = Filler::new(context, lots, left, &solution.point, *column);
-            filler.search(bought.room);
-            let better = filler.best > bought.cost as f64 * (1.0 + 1e-7);
-            let pattern = Pattern {
-                column: *column,
-                counts: filler.chosen,
+            let least = price(context, column) * (1.0 + 1e-7);
+            let filler = Filler::new(context, lots, left, &solution.point, column, least);
+            let Some(counts) = filler.and_then(|filler| filler.search(MAX_NODES).0) else {
+                continue;
             };
-            if better && !patterns.contains(&pattern) {
+            let pattern = Pattern { column, counts };
+            if !patterns.contains(&pattern) {
+                add(&mut tableau, &pattern);
                 patterns.push(pattern);
-                found = true;
+                found += 1;
+            }
+            if found == PER_ROUND {
+                break;
             }
         }
-        if !found || round == MAX_ROUNDS {
-            return solution;
+        if found == 0 {
+            break;
         }
+        tableau.descend();
+        solution = tableau.solution();
     }
+    solution
 }
 
 /// What the pods of all lots are worth at values that no filling of any machine exceeds: a bound on the cost of every
@@ -131,30 +162,40 @@ pub(crate) fn bound(context: &Context<'_, '_>) -> f64 {
     let first = &columns[..promising];
     let values = program(context, &packing, &lots, &left, first, &mut patterns).point;
     let mut worst = 1.0;
+    let mut budget = PROOF_NODES;
     for column in &columns {
-        let bought = &context.compiled.columns[*column as usize];
-        let mut filler = Filler::new(context, &lots, &left, &values, *column);
-        let ceiling = filler.ceiling(0, &bought.room);
-        if ceiling <= bought.cost as f64 * worst {
-            continue;
+        let cost = price(context, *column);
+        // Where nothing is paid, nothing is worth anything.
+        if cost <= 0.0 {
+            return 0.0;
         }
-        filler.budget = PROOF_NODES;
-        filler.search(bought.room);
-        let most = if filler.nodes > filler.budget {
-            ceiling
+        let filler = Filler::new(context, &lots, &left, &values, *column, cost * worst);
+        let Some(filler) = filler else { continue };
+        let ceiling = filler.ceiling();
+        let (found, looked_at) = filler.search(budget);
+        let most = if looked_at > budget {
+            Some(ceiling)
         } else {
-            filler.best
+            found.map(|counts| {
+                let mut value = 0.0;
+                for (count, worth) in counts.iter().zip(&values) {
+                    value += f64::from(*count) * worth;
+                }
+                value
+            })
         };
-        let ratio = most / bought.cost.max(1) as f64;
-        if ratio > worst {
-            worst = ratio;
+        budget = budget.saturating_sub(looked_at);
+        if let Some(most) = most
+            && most / cost > worst
+        {
+            worst = most / cost;
         }
     }
     let mut total = 0.0;
     for (value, count) in values.iter().zip(&left) {
         total += value * f64::from(*count);
     }
-    total / worst
+    total * 1e9 / worst
 }
 
 /// For each lot the machine in which its pods alone cost least: with these every program has an answer.
@@ -220,9 +261,13 @@ fn buy(
     // A filling that is wanted by a large part wastes little when it is bought whole.
     let mut order: Vec<usize> = (0..patterns.len()).collect();
     order.sort_by(|a, b| shares[*b].total_cmp(&shares[*a]).then(a.cmp(b)));
-    order
-        .into_iter()
-        .any(|index| buy_one(context, packing, lots, &patterns[index]))
+    for index in order {
+        if bought && shares[index] < LARGE_PART {
+            break;
+        }
+        bought |= buy_one(context, packing, lots, &patterns[index]);
+    }
+    bought
 }
 
 fn buy_one(
@@ -247,234 +292,4 @@ fn buy_one(
         }
     }
     true
-}
-
-/// Looks for the most valuable filling of one machine, most valuable pods for their size first.
-struct Filler<'a, 'p> {
-    context: &'a Context<'a, 'p>,
-    items: Vec<Item>,
-    /// How many of each the machine would take if pods could be cut.
-    parts: Vec<f64>,
-    /// What a unit of each resource can be worth at most, from each item on, if it were the only scarce one.
-    rates: Vec<[f64; 4]>,
-    /// What units are worth together, so that no item is worth more than what it takes.
-    prices: [f64; WIDTH],
-    counts: Vec<u32>,
-    chosen: Vec<u32>,
-    best: f64,
-    nodes: u32,
-    budget: u32,
-}
-
-impl<'a, 'p> Filler<'a, 'p> {
-    fn new(
-        context: &'a Context<'a, 'p>,
-        lots: &[u32],
-        left: &[u32],
-        values: &[f64],
-        column: u32,
-    ) -> Self {
-        let room = &context.compiled.columns[column as usize].room;
-        let items: Vec<Item> = lots
-            .iter()
-            .enumerate()
-            .filter(|(position, lot)| {
-                left[*position] > 0
-                    && values[*position] > 0.0
-                    && context.requests(**lot).fits(room)
-                    && context.may_use(**lot, column)
-            })
-            .map(|(position, lot)| (*lot, position, values[position], left[position]))
-            .collect();
-        let (prices, parts) = prices(context, &items, room);
-        let density = |item: &Item| {
-            let takes = takes(&prices, context.requests(item.0));
-            if takes > 0.0 { item.2 / takes } else { 0.0 }
-        };
-        let mut keyed: Vec<(f64, f64, Item)> = items
-            .into_iter()
-            .zip(parts)
-            .map(|(item, part)| (density(&item), part, item))
-            .collect();
-        keyed.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.2.1.cmp(&b.2.1)));
-        let parts: Vec<f64> = keyed.iter().map(|(_, part, _)| *part).collect();
-        let items: Vec<Item> = keyed.into_iter().map(|(_, _, item)| item).collect();
-        let mut rates = vec![[0.0; 4]; items.len() + 1];
-        for index in (0..items.len()).rev() {
-            rates[index] = rates[index + 1];
-            let requests = context.requests(items[index].0);
-            for (rate, amount) in rates[index].iter_mut().zip(&requests.0) {
-                let own = if *amount > 0 {
-                    items[index].2 / *amount as f64
-                } else {
-                    f64::INFINITY
-                };
-                if own > *rate {
-                    *rate = own;
-                }
-            }
-        }
-        Filler {
-            context,
-            items,
-            parts,
-            rates,
-            prices,
-            counts: vec![0; lots.len()],
-            chosen: vec![0; lots.len()],
-            best: 0.0,
-            nodes: 0,
-            budget: MAX_NODES,
-        }
-    }
-
-    /// Looks for the most valuable filling.
-    fn search(&mut self, room: Vector) {
-        self.round_down(room);
-        self.descend(0, room, &HostCaps::new(), 0.0);
-    }
-
-    /// The whole parts of the filling with cut pods, and what else fits, best value for room first.
-    fn round_down(&mut self, room: Vector) {
-        let mut left = room;
-        let mut held = HostCaps::new();
-        let mut value = 0.0;
-        for whole in [true, false] {
-            for index in 0..self.items.len() {
-                let (lot, position, worth, most) = self.items[index];
-                let requests = self.context.requests(lot);
-                let caps = &self.context.level(lot).caps;
-                let wanted = if whole {
-                    self.parts[index].max(0.0) as u32
-                } else {
-                    u32::MAX
-                };
-                let most = most - self.counts[position];
-                let fits = requests.copies_in(&left).clamp(0, i64::from(most)) as u32;
-                let take = fits.min(caps::room(&held, caps)).min(wanted);
-                if take > 0 {
-                    left.subtract(&requests.times(i64::from(take)));
-                    for cap in caps {
-                        caps::hold(&mut held, *cap, take);
-                    }
-                    self.counts[position] += take;
-                    value += worth * f64::from(take);
-                }
-            }
-        }
-        self.best = value;
-        self.chosen.clone_from(&self.counts);
-        self.counts.fill(0);
-    }
-
-    /// What the items from one on can be worth at most in the room that is left.
-    fn ceiling(&self, index: usize, left: &Vector) -> f64 {
-        let mut ceiling = f64::INFINITY;
-        for (rate, amount) in self.rates[index].iter().zip(&left.0) {
-            if *rate < f64::INFINITY {
-                let most = rate * *amount as f64;
-                if most < ceiling {
-                    ceiling = most;
-                }
-            }
-        }
-        let mut together = 0.0;
-        for (price, amount) in self.prices.iter().zip(&left.0) {
-            together += price * *amount as f64;
-        }
-        if together < ceiling {
-            together
-        } else {
-            ceiling
-        }
-    }
-
-    fn descend(&mut self, index: usize, left: Vector, held: &HostCaps, value: f64) {
-        self.nodes += 1;
-        if value > self.best {
-            self.best = value;
-            self.chosen.clone_from(&self.counts);
-        }
-        if index == self.items.len() || self.nodes > self.budget {
-            return;
-        }
-        if value + self.ceiling(index, &left) <= self.best {
-            return;
-        }
-        let (lot, position, worth, most) = self.items[index];
-        let requests = *self.context.requests(lot);
-        let caps = &self.context.level(lot).caps;
-        let fits = requests.copies_in(&left).clamp(0, i64::from(most)) as u32;
-        let take = fits.min(caps::room(held, caps));
-        for count in (0..=take).rev() {
-            let mut rest = left;
-            rest.subtract(&requests.times(i64::from(count)));
-            let mut here = held.clone();
-            if count > 0 {
-                for cap in caps {
-                    caps::hold(&mut here, *cap, count);
-                }
-            }
-            self.counts[position] = count;
-            self.descend(index + 1, rest, &here, value + worth * f64::from(count));
-            if self.nodes > self.budget {
-                break;
-            }
-        }
-        self.counts[position] = 0;
-    }
-}
-
-/// How many of each item fit if pods could be cut, and the prices of resources at which the room of a machine is worth
-/// least while no item is worth more than it takes.
-fn prices(context: &Context<'_, '_>, items: &[Item], room: &Vector) -> ([f64; WIDTH], Vec<f64>) {
-    let mut rows = Vec::new();
-    let mut limits = Vec::new();
-    let mut asked: Vec<usize> = Vec::new();
-    for (resource, amount) in room.0.iter().enumerate() {
-        let requests = || {
-            items
-                .iter()
-                .map(|item| context.requests(item.0).0[resource])
-        };
-        if requests().all(|amount| amount == 0) {
-            continue;
-        }
-        // Shares of the room instead of amounts, so that numbers are of one size.
-        let whole = (*amount).max(1) as f64;
-        rows.extend(requests().map(|amount| amount as f64 / whole));
-        limits.push(if *amount > 0 { 1.0 } else { 0.0 });
-        asked.push(resource);
-    }
-    let objective: Vec<f64> = items.iter().map(|item| item.2).collect();
-    let solution = simplex::maximise(&rows, &limits, &objective);
-    let mut prices = [0.0; WIDTH];
-    for (resource, share) in asked.into_iter().zip(&solution.worth) {
-        prices[resource] = share.max(0.0) / room.0[resource].max(1) as f64;
-    }
-    // Whatever the program says, no item may be worth more than what it takes.
-    let mut worst = 1.0;
-    for item in items {
-        let takes = takes(&prices, context.requests(item.0));
-        let ratio = if takes > 0.0 {
-            item.2 / takes
-        } else {
-            f64::INFINITY
-        };
-        if ratio > worst {
-            worst = ratio;
-        }
-    }
-    for price in &mut prices {
-        *price *= worst;
-    }
-    (prices, solution.point)
-}
-
-fn takes(prices: &[f64; WIDTH], requests: &Vector) -> f64 {
-    let mut takes = 0.0;
-    for (price, amount) in prices.iter().zip(&requests.0) {
-        takes += price * *amount as f64;
-    }
-    takes
 }

@@ -15,7 +15,8 @@ pub(crate) struct Solution {
     pub(crate) worth: Vec<f64>,
 }
 
-struct Tableau {
+/// A program with the point reached so far; rows can be added as they are found.
+pub(crate) struct Tableau {
     width: usize,
     /// Rows of `width + 1`, the last entry being the right side.
     cells: Vec<f64>,
@@ -26,38 +27,104 @@ struct Tableau {
 
 /// Solves the program; rows are stored one after the other.
 pub(crate) fn maximise(rows: &[f64], limits: &[f64], objective: &[f64]) -> Solution {
-    let width = objective.len();
-    let mut cells = Vec::with_capacity(limits.len() * (width + 1));
-    for (row, limit) in rows.chunks(width.max(1)).zip(limits) {
-        cells.extend_from_slice(row);
-        cells.push(*limit);
+    let mut tableau = Tableau::new(objective);
+    for (row, limit) in rows.chunks(objective.len().max(1)).zip(limits) {
+        tableau.add(row, *limit);
     }
-    let mut last = objective.to_vec();
-    last.push(0.0);
-    let mut tableau = Tableau {
-        width,
-        cells,
-        objective: last,
-        basis: (width..width + limits.len()).collect(),
-        outside: (0..width).collect(),
-    };
-    let mut stalled = 0;
-    for _ in 0..MAX_PIVOTS {
-        let Some(entering) = tableau.entering(stalled >= PATIENCE) else {
-            break;
-        };
-        // Unbounded: something that no row limits. Its value stays what it is.
-        let Some((leaving, step)) = tableau.leaving(entering) else {
-            tableau.objective[entering] = 0.0;
-            continue;
-        };
-        stalled = if step > 1e-14 { 0 } else { stalled + 1 };
-        tableau.pivot(leaving, entering);
-    }
-    tableau.solution(limits.len())
+    tableau.ascend();
+    tableau.solution()
 }
 
 impl Tableau {
+    /// No row yet, all variables at zero.
+    pub(crate) fn new(objective: &[f64]) -> Self {
+        let mut last = objective.to_vec();
+        last.push(0.0);
+        Tableau {
+            width: objective.len(),
+            cells: Vec::new(),
+            objective: last,
+            basis: Vec::new(),
+            outside: (0..objective.len()).collect(),
+        }
+    }
+
+    /// Adds a row, in terms of the variables that are outside the basis now. A row that the point reached does not
+    /// meet is met again by [`Tableau::descend`].
+    pub(crate) fn add(&mut self, row: &[f64], limit: f64) {
+        let size = self.width + 1;
+        let mut new = vec![0.0; size];
+        new[self.width] = limit;
+        for (cell, variable) in new.iter_mut().zip(&self.outside) {
+            if *variable < self.width {
+                *cell = row[*variable];
+            }
+        }
+        for (own, variable) in self.cells.chunks(size).zip(&self.basis) {
+            if *variable < self.width && row[*variable] != 0.0 {
+                let factor = row[*variable];
+                for (cell, other) in new.iter_mut().zip(own) {
+                    *cell -= factor * other;
+                }
+            }
+        }
+        self.basis.push(self.width + self.basis.len());
+        self.cells.extend(new);
+    }
+
+    /// From a point that meets all rows to the best one.
+    pub(crate) fn ascend(&mut self) {
+        let mut stalled = 0;
+        for _ in 0..MAX_PIVOTS {
+            let Some(entering) = self.entering(stalled >= PATIENCE) else {
+                break;
+            };
+            // Unbounded: something that no row limits. Its value stays what it is.
+            let Some((leaving, step)) = self.leaving(entering) else {
+                self.objective[entering] = 0.0;
+                continue;
+            };
+            stalled = if step > 1e-14 { 0 } else { stalled + 1 };
+            self.pivot(leaving, entering);
+        }
+    }
+
+    /// From a point that was best before rows were added to the best one that meets them too.
+    pub(crate) fn descend(&mut self) {
+        for _ in 0..MAX_PIVOTS {
+            let size = self.width + 1;
+            let mut worst: Option<(usize, f64)> = None;
+            for (index, row) in self.cells.chunks(size).enumerate() {
+                let side = row[self.width];
+                if side < -1e-9 && worst.is_none_or(|(_, least)| side < least) {
+                    worst = Some((index, side));
+                }
+            }
+            let Some((leaving, _)) = worst else {
+                return;
+            };
+            let row = &self.cells[leaving * size..(leaving + 1) * size];
+            let mut best: Option<(usize, f64)> = None;
+            for index in 0..self.width {
+                if row[index] >= -EPSILON {
+                    continue;
+                }
+                let loss = self.objective[index] / row[index];
+                let better = best.is_none_or(|(other, least)| {
+                    loss < least - 1e-15
+                        || (loss <= least + 1e-15 && self.outside[index] < self.outside[other])
+                });
+                if better {
+                    best = Some((index, loss));
+                }
+            }
+            let Some((entering, _)) = best else {
+                return;
+            };
+            self.pivot(leaving, entering);
+        }
+    }
+
     fn entering(&self, cautious: bool) -> Option<usize> {
         let mut best: Option<usize> = None;
         for index in 0..self.width {
@@ -121,14 +188,15 @@ impl Tableau {
         std::mem::swap(&mut self.basis[leaving], &mut self.outside[entering]);
     }
 
-    fn solution(&self, rows: usize) -> Solution {
+    /// The point reached.
+    pub(crate) fn solution(&self) -> Solution {
         let mut point = vec![0.0; self.width];
         for (row, variable) in self.cells.chunks(self.width + 1).zip(&self.basis) {
             if *variable < self.width {
                 point[*variable] = row[self.width];
             }
         }
-        let mut worth = vec![0.0; rows];
+        let mut worth = vec![0.0; self.basis.len()];
         for (variable, reduced) in self.outside.iter().zip(&self.objective) {
             if *variable >= self.width {
                 worth[variable - self.width] = -reduced;
@@ -155,6 +223,28 @@ mod tests {
             .map(|(limit, worth)| limit * worth)
             .sum();
         assert!((value - 36.0).abs() < 1e-9, "strong duality");
+    }
+
+    #[test]
+    fn rows_that_come_later_give_the_same_point() {
+        let rows = [[1.0, 0.0], [0.0, 2.0], [3.0, 2.0]];
+        let limits = [4.0, 12.0, 18.0];
+        let mut tableau = Tableau::new(&[3.0, 5.0]);
+        tableau.add(&rows[0], limits[0]);
+        tableau.add(&rows[1], limits[1]);
+        tableau.ascend();
+        let before = tableau.solution();
+        assert!((before.point[0] - 4.0).abs() < 1e-9 && (before.point[1] - 6.0).abs() < 1e-9);
+        tableau.add(&rows[2], limits[2]);
+        tableau.descend();
+        let late = tableau.solution();
+        let early = maximise(&rows.concat(), &limits, &[3.0, 5.0]);
+        for (a, b) in late.point.iter().zip(&early.point) {
+            assert!((a - b).abs() < 1e-9);
+        }
+        for (a, b) in late.worth.iter().zip(&early.worth) {
+            assert!((a - b).abs() < 1e-9);
+        }
     }
 
     #[test]

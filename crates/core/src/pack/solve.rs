@@ -10,6 +10,7 @@ use super::bound::{self, Effort};
 use super::compile::Compiled;
 use super::first_fit::{self, Opening};
 use super::generate;
+use super::improve::Improver;
 use super::ledger::Ledger;
 use super::near;
 use super::patterns;
@@ -22,7 +23,8 @@ use super::spill;
 /// How hard to look for a cheaper plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Attempts at improvement after the first valid plan; zero for the first valid plan.
+    /// Attempts at improvement after the first valid plan: other ways to pack first, then a local search, one attempt a
+    /// step. Zero for the first valid plan; more never make the plan worse.
     pub steps: u64,
     /// Of the only randomness there is.
     pub seed: u64,
@@ -30,8 +32,11 @@ pub struct Options {
     pub threads: usize,
 }
 
-/// Chosen so that five thousand pods take some tenths of a second on one core.
+/// Chosen so that five thousand pods take a tenth of a second on one core.
 const DEFAULT_STEPS: u64 = 400;
+
+/// Attempts of the local search between two looks at the clock, for callers who have one.
+const ATTEMPTS: u64 = 16;
 
 /// Weights of wishes that are tried when all of them together cost too much, before none is heard.
 const HEAVY_WISH: i32 = 50;
@@ -116,7 +121,9 @@ pub struct Anytime<'a, 'p> {
     best: Candidate,
     /// The first packing, if it left pods over: what comes after may lose more of them.
     first: Option<Candidate>,
-    round: u64,
+    improver: Option<Improver>,
+    /// Steps done.
+    steps: u64,
 }
 
 impl<'a, 'p> Anytime<'a, 'p> {
@@ -138,21 +145,57 @@ impl<'a, 'p> Anytime<'a, 'p> {
             ledger,
             best: Candidate { packing, sets },
             first: None,
-            round: 0,
+            improver: None,
+            steps: 0,
         }
     }
 
-    /// Does one round of improvement; false when the budget is spent or nothing can be gained.
+    /// Does some steps of improvement; false when the budget is spent or nothing can be gained.
     pub fn improve(&mut self) -> bool {
-        if self.options.steps == 0 || self.assignment.lots.is_empty() {
+        let left = self.options.steps - self.steps;
+        if left == 0 || self.assignment.lots.is_empty() {
             return false;
         }
-        self.round += 1;
-        if self.round == 1 {
-            self.compete();
+        if self.steps == 0 {
+            self.steps += self.compete(left);
             return true;
         }
-        false
+        let improvable = self.best.packing.bins.len() > 1;
+        if improvable {
+            let attempts = left.min(ATTEMPTS);
+            self.search(attempts);
+            self.steps += attempts;
+        }
+        improvable
+    }
+
+    /// Looks for a cheaper packing near the best one.
+    fn search(&mut self, attempts: u64) {
+        let limited = self.compiled.problem.settings.spot_share.is_some();
+        let Candidate { packing, sets } = &mut self.best;
+        let mut context = Context {
+            compiled: self.compiled,
+            sets,
+            lots: &self.assignment.lots,
+            ledger: &self.ledger,
+        };
+        let seed = self.options.seed;
+        let improver = self
+            .improver
+            .get_or_insert_with(|| Improver::new(&context, packing, seed));
+        for _ in 0..attempts {
+            if !limited {
+                improver.attempt(&mut context, packing);
+                continue;
+            }
+            // A share is of the machines there are in the end: fewer of them may be too few for it.
+            let before = (improver.clone(), packing.clone());
+            improver.attempt(&mut context, packing);
+            if over_share(self.compiled, packing, &self.ledger).is_some() {
+                (*improver, *packing) = before;
+                improver.pass();
+            }
+        }
     }
 
     /// The best plan so far.
@@ -193,7 +236,8 @@ impl<'a, 'p> Anytime<'a, 'p> {
         (assignment, packing)
     }
 
-    fn compete(&mut self) {
+    /// Packs in other ways, at most so many; returns how many it were.
+    fn compete(&mut self, most: u64) -> u64 {
         let mut strategies = vec![Strategy::Patterns, Strategy::OneForAll];
         if self.compiled.supply.limited() {
             strategies.push(Strategy::FewNodes);
@@ -204,6 +248,7 @@ impl<'a, 'p> Anytime<'a, 'p> {
         } else {
             Strategy::BestFit
         });
+        strategies.truncate(usize::try_from(most).unwrap_or(usize::MAX));
         let run = |strategy: Strategy, sets: Sets| {
             attempt(
                 self.compiled,
@@ -225,6 +270,7 @@ impl<'a, 'p> Anytime<'a, 'p> {
         for candidate in found {
             self.consider(candidate);
         }
+        strategies.len() as u64
     }
 
     fn consider(&mut self, candidate: Candidate) {

@@ -18,8 +18,9 @@ impl FromStr for Seeds {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let number = |text: &str| {
-            text.parse::<u64>()
-                .map_err(|_| format!("{text:?} is not a number; write one seed, or a range as in 0..200"))
+            text.parse::<u64>().map_err(|_| {
+                format!("{text:?} is not a number; write one seed, or a range as in 0..200")
+            })
         };
         let seeds = match text.split_once("..") {
             None => {
@@ -35,7 +36,9 @@ impl FromStr for Seeds {
             },
         };
         if seeds.first >= seeds.end {
-            return Err(format!("{text} holds no seed: the end of a range is not part of it"));
+            return Err(format!(
+                "{text} holds no seed: the end of a range is not part of it"
+            ));
         }
         Ok(seeds)
     }
@@ -121,7 +124,7 @@ pub(crate) enum ReportFormat {
     after_help = "Every seed is a whole world in virtual time: an embedded cluster, simulated clouds, workloads that \
                   come and go, and Joiner. Two thirds of the hours are stormy; then faults stop, everything must \
                   settle, and at rest nothing may be written. The same seed is the same world, byte for byte.\n\n\
-                  Exit status: 0 nothing is wrong; 2 wrong usage; 6 something happened that must not."
+                  Exit status: 0 nothing is wrong; 2 wrong usage; 7 something happened that must not."
 )]
 pub(crate) struct SimulateArgs {
     /// One seed, or a range of them without its end.
@@ -159,7 +162,10 @@ mod tests {
         let kinds = |text: &str| text.parse::<Faults>().map(|faults| faults.kinds);
         assert_eq!(kinds("none"), Ok(Vec::new()));
         assert_eq!(kinds("all"), Ok(FaultKind::all()));
-        assert_eq!(kinds("crash,stale"), Ok(vec![FaultKind::Crash, FaultKind::Stale]));
+        assert_eq!(
+            kinds("crash,stale"),
+            Ok(vec![FaultKind::Crash, FaultKind::Stale])
+        );
         let refused = kinds("rain").unwrap_err();
         assert!(refused.contains("delay, drop"), "{refused}");
     }

@@ -174,7 +174,9 @@ impl Body for Gated {
         if self.line.is_cut() {
             return Poll::Ready(Some(Err(broken())));
         }
-        Pin::new(&mut self.inner).poll_frame(context).map_err(io::Error::other)
+        Pin::new(&mut self.inner)
+            .poll_frame(context)
+            .map_err(io::Error::other)
     }
 }
 

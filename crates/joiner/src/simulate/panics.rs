@@ -34,5 +34,7 @@ pub(crate) fn listen() {
 
 /// What was heard since; nothing more is noted.
 pub(crate) fn heard() -> Vec<String> {
-    HEARD.with(|heard| heard.borrow_mut().take()).unwrap_or_default()
+    HEARD
+        .with(|heard| heard.borrow_mut().take())
+        .unwrap_or_default()
 }

@@ -4,14 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use jiff::Timestamp;
+use joiner_api::Dialect as Family;
 use joiner_controllers::clients::{Clients, Fence};
-use joiner_controllers::clock::Clock;
 use joiner_controllers::dialect::{ClassFactory, ClassKind, Secrets};
-use joiner_controllers::dialects::karpenter::Karpenter;
 use joiner_controllers::lease::LeaseOptions;
 use joiner_controllers::record::ClassRecord;
-use joiner_controllers::{Decide, Engine, EngineOptions, Settings, Thinking};
+use joiner_controllers::{Decide, Engine, Settings, Thinking};
 use joiner_providers::{Provider, ProviderError};
 use joiner_sim::api::ApiServer;
 use joiner_sim::audit::Auditor;
@@ -20,16 +18,8 @@ use tokio::sync::watch;
 
 use super::line::{Called, Line, Wire};
 use super::weather::Weather;
-use crate::simclass::SIM;
-
-/// The cluster's clock is the engine's.
-pub(crate) struct ClusterClock(pub(crate) joiner_sim::clock::Clock);
-
-impl Clock for ClusterClock {
-    fn now(&self) -> Timestamp {
-        self.0.now()
-    }
-}
+use crate::classes::sim::SIM;
+use crate::wiring::{ClusterClock, SERVED, Wiring};
 
 /// Clouds by the name of their class, at the far end of one process's line.
 struct Clouds {
@@ -126,9 +116,12 @@ impl Host {
             line: line.clone(),
         };
         let identity = format!("joiner-{instance}-{number}");
-        let options = EngineOptions {
-            dialects: vec![Arc::new(Karpenter::new(clients.clone(), vec![SIM]))],
+        let wiring = Wiring {
             classes: vec![Arc::new(classes)],
+            families: SERVED
+                .iter()
+                .filter(|served| served.family == Family::Karpenter)
+                .collect(),
             clock: Arc::new(ClusterClock(self.server.local().clock().clone())),
             settings: Settings {
                 seed: self.settings.seed ^ (u64::from(instance) << 32) ^ number,
@@ -139,7 +132,7 @@ impl Host {
             decide: self.decide.clone(),
             clients,
         };
-        Engine::start(options, &mut Registry::default())
+        wiring.start(&mut Registry::default())
     }
 
     /// The storm is over: no process dies any more.

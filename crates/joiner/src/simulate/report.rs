@@ -70,7 +70,11 @@ pub(crate) fn tell(out: &mut impl Write, one: &Outcome, command: &str) -> io::Re
         out,
         "seed {}: {}, {hours}h {minutes:02}m, {} changes, {} machines bought, {} faults, {} deaths, hash {}",
         one.seed,
-        if one.violations.is_empty() { "ok" } else { "WRONG" },
+        if one.violations.is_empty() {
+            "ok"
+        } else {
+            "WRONG"
+        },
         one.changes,
         one.machines_bought,
         one.faults,

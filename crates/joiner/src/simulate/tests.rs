@@ -16,7 +16,10 @@ use crate::args::FaultKind;
 fn first_wrong(seeds: std::ops::Range<u64>, run: &Run) -> Outcome {
     let wrong = seeds
         .map(|seed| {
-            let run = Run { seed, ..run.clone() };
+            let run = Run {
+                seed,
+                ..run.clone()
+            };
             run.play().unwrap()
         })
         .find(|outcome| !outcome.violations.is_empty());
@@ -79,10 +82,7 @@ impl Decide for Tampered {
     }
 }
 
-fn tampered(
-    provision: fn(&Problem, Plan) -> Plan,
-    disrupt: fn(&Problem, Plan) -> Plan,
-) -> Run {
+fn tampered(provision: fn(&Problem, Plan) -> Plan, disrupt: fn(&Problem, Plan) -> Plan) -> Run {
     Run {
         hours: 1,
         decide: Some(Arc::new(Tampered {

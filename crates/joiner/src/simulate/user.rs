@@ -49,7 +49,12 @@ pub(crate) fn fulfil(wish: &Wish, cluster: &Cluster, clouds: &[&SimCloud]) -> St
         Wish::DeleteMachine(which) => match pick(&own_claims(&api), *which) {
             Some(name) => (
                 format!("delete machine object {name}"),
-                api.delete("nodeclaims.karpenter.sh", "", &name, DeleteOptions::default()),
+                api.delete(
+                    "nodeclaims.karpenter.sh",
+                    "",
+                    &name,
+                    DeleteOptions::default(),
+                ),
             ),
             None => return nothing(wish),
         },

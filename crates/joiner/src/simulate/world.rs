@@ -65,16 +65,18 @@ impl Run {
             .map_err(|error| Status::bad_request(error.to_string()))?;
         panics::listen();
         let mut outcome = runtime.block_on(async {
-            let world = World::start(self)?;
+            let world = World::start(self).await?;
             Ok::<_, Status>(world.live().await)
         })?;
-        outcome.violations.extend(panics::heard().into_iter().map(|said| Violated {
-            invariant: Invariant::NoPanic,
-            after_seconds: 0,
-            at: Timestamp::UNIX_EPOCH,
-            message: said,
-            history: Vec::new(),
-        }));
+        outcome
+            .violations
+            .extend(panics::heard().into_iter().map(|said| Violated {
+                invariant: Invariant::NoPanic,
+                after_seconds: 0,
+                at: Timestamp::UNIX_EPOCH,
+                message: said,
+                history: Vec::new(),
+            }));
         Ok(outcome)
     }
 }
@@ -102,7 +104,7 @@ struct World {
 }
 
 impl World {
-    fn start(run: &Run) -> Result<Self, Status> {
+    async fn start(run: &Run) -> Result<Self, Status> {
         let scenario = Scenario::draw(run.seed, run.storm());
         let weather = Weather::draw(run.seed, &run.faults, run.storm());
         let cluster = Cluster::start(&ClusterOptions {
@@ -153,7 +155,7 @@ impl World {
             stop: watch::Sender::new(false),
             started: Instant::now(),
         };
-        world.furnish()?;
+        world.furnish().await?;
         for instance in 0..world.host.instances {
             let (host, stop) = (world.host.clone(), world.stop.subscribe());
             world
@@ -164,7 +166,7 @@ impl World {
     }
 
     /// What is there before anything happens.
-    fn furnish(&mut self) -> Result<(), Status> {
+    async fn furnish(&mut self) -> Result<(), Status> {
         let api = self.cluster.api();
         for crd in joiner_api::crds(None) {
             // Definitions that nobody here uses take long to compile and change nothing.
@@ -179,7 +181,10 @@ impl World {
         for cloud in &self.clouds {
             let class = json!({"metadata": {"name": cloud.class}, "spec": {}});
             api.create("simnodeclasses.joiner.dev", "", class)?;
-            cloud.cloud.plant(&format!("somebody-elses-{}", cloud.class));
+            cloud
+                .cloud
+                .plant(&format!("somebody-elses-{}", cloud.class))
+                .await;
         }
         self.cluster.kubelets().boot(NodeSpec::named("foreign-0"));
         for wish in self.scenario.beginning.clone() {
@@ -211,13 +216,18 @@ impl World {
     /// Things happen and go wrong.
     async fn storm(&mut self) {
         let end = self.started + self.storm;
-        let mut wishes = std::mem::take(&mut self.scenario.wishes).into_iter().peekable();
+        let mut wishes = std::mem::take(&mut self.scenario.wishes)
+            .into_iter()
+            .peekable();
         let mut cuts = std::mem::take(&mut self.cuts).into_iter().peekable();
         let mut next_look = self.started + LOOK;
         while self.auditor.clean() {
             let next_wish = wishes.peek().map(|(at, _)| self.started + *at);
             let next_cut = cuts.peek().map(|(at, ..)| self.started + *at);
-            let next = [next_wish, next_cut, Some(next_look)].into_iter().flatten().min();
+            let next = [next_wish, next_cut, Some(next_look)]
+                .into_iter()
+                .flatten()
+                .min();
             let next = next.unwrap_or(end);
             if next >= end {
                 sleep_until(end).await;
@@ -324,7 +334,11 @@ impl World {
             changes: self.cluster.api().event_count(),
             machines_bought: self.auditor.bought(),
             faults: self.cluster.server().faults().met(),
-            deaths: *self.host.deaths.lock().unwrap_or_else(PoisonError::into_inner),
+            deaths: *self
+                .host
+                .deaths
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
             violations: violations
                 .into_iter()
                 .map(|violation| Violated::new(violation, start))

@@ -38,9 +38,12 @@ impl ApiServer {
     }
 
     /// Shows every change to `observer` in the moment of its commit, with the server locked: the observer must not ask
-    /// the server anything. A second observer takes the place of the first.
+    /// the server anything.
     pub fn observe(&self, observer: impl FnMut(&Commit<'_>) + Send + 'static) {
-        self.shared.lock().observer = Some(Observer(Box::new(observer)));
+        self.shared
+            .lock()
+            .observers
+            .push(Observer(Box::new(observer)));
     }
 
     /// Ends every open watch, as a restart of the server would.

@@ -93,7 +93,7 @@ pub(crate) struct State {
     pub(crate) registry: Registry,
     pub(crate) log: EventLog,
     pub(crate) clock: Clock,
-    pub(crate) observer: Option<Observer>,
+    pub(crate) observers: Vec<Observer>,
     /// What is being answered over HTTP, while the lock is held for it.
     pub(crate) answering: Option<Answering>,
     uids: ChaCha8Rng,
@@ -114,7 +114,7 @@ impl Shared {
             registry: Registry::builtin(),
             log: EventLog::default(),
             clock: clock.clone(),
-            observer: None,
+            observers: Vec::new(),
             answering: None,
             uids: stream(options.seed, 1),
             names: stream(options.seed, 2),
@@ -259,7 +259,7 @@ impl State {
         let now = self.clock.now();
         self.log
             .append(event.version, verb, &resource.table, &event.key, now);
-        if let Some(Observer(observe)) = &mut self.observer {
+        for Observer(observe) in &mut self.observers {
             observe(&Commit {
                 at: now,
                 resource: &resource.table,

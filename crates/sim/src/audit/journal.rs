@@ -1,6 +1,7 @@
 //! What happened to whom: enough lines to explain a violation, and a hash over all there ever were.
 
 use std::collections::VecDeque;
+use std::fmt::Write as _;
 
 use jiff::Timestamp;
 use joiner_core::labels;
@@ -46,7 +47,10 @@ impl Journal {
             "nodeclaims.karpenter.sh" => claim(commit.object),
             "nodes" => node(commit.object),
             "pods" => pod(commit.object),
-            "nodepools.karpenter.sh" | "deployments.apps" | "jobs.batch" | "daemonsets.apps"
+            "nodepools.karpenter.sh"
+            | "deployments.apps"
+            | "jobs.batch"
+            | "daemonsets.apps"
             | "poddisruptionbudgets.policy" => String::new(),
             _ => return,
         };
@@ -118,7 +122,11 @@ impl Journal {
 
     pub(super) fn hash(&self) -> String {
         let digest = self.hasher.clone().finalize();
-        digest.iter().map(|byte| format!("{byte:02x}")).collect()
+        digest.iter().fold(String::new(), |mut text, byte| {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
     }
 }
 
@@ -130,7 +138,12 @@ pub(super) fn subject(resource: &str, key: &str) -> String {
 
 fn claim(claim: &Value) -> String {
     let mut text = String::new();
-    for kind in ["Launched", "Registered", "Initialized", "InstanceTerminating"] {
+    for kind in [
+        "Launched",
+        "Registered",
+        "Initialized",
+        "InstanceTerminating",
+    ] {
         if claim.condition_true(kind) {
             text.push_str(", ");
             text.push_str(kind);
@@ -141,11 +154,14 @@ fn claim(claim: &Value) -> String {
         ("tried", "joiner.dev/purchases-tried"),
     ] {
         if let Some(value) = claim.annotation(annotation) {
-            text.push_str(&format!(", {word} {value}"));
+            let _ = write!(text, ", {word} {value}");
         }
     }
-    if let Some(blocked) = claim.condition("Drained").filter(|one| one["status"] != "True") {
-        text.push_str(&format!(", drain: {}", blocked.text(&["message"])));
+    if let Some(blocked) = claim
+        .condition("Drained")
+        .filter(|one| one["status"] != "True")
+    {
+        let _ = write!(text, ", drain: {}", blocked.text(&["message"]));
     }
     if claim.deleting() {
         text.push_str(", deleting");

@@ -96,7 +96,7 @@ impl Ledger {
         put(&mut self.pods, commit);
     }
 
-    pub(super) fn event(&mut self, event: &CloudEvent, _: Timestamp) {
+    pub(super) fn event(&mut self, event: &CloudEvent) {
         match event {
             CloudEvent::Launched(machine) => {
                 self.bought += 1;
@@ -151,7 +151,10 @@ impl Ledger {
             .values()
             .find(|claim| !id.is_empty() && claim.text(&["status", "providerID"]) == id)
             .or_else(|| {
-                let bought = self.machines.values().find(|one| &*one.machine.id.0 == id)?;
+                let bought = self
+                    .machines
+                    .values()
+                    .find(|one| &*one.machine.id.0 == id)?;
                 self.claim_by_uid(&bought.machine.uid.as_ref()?.0)
             })
     }

@@ -128,7 +128,8 @@ pub(super) fn all(ledger: &Ledger, options: &AuditOptions) -> Vec<Finding> {
         } else if bound && !pod.condition_true("Ready") {
             let message = format!("pod {key} does not run on its node");
             found(Invariant::PodsRun, message, about);
-        } else if !bound && is_work(pod)
+        } else if !bound
+            && is_work(pod)
             && let Some(pool) = placeable::pool_for(ledger, options, pod)
         {
             let message = format!("pod {key} waits although pool {pool} could buy it a machine");

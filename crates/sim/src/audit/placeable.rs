@@ -33,18 +33,20 @@ pub(super) fn pool_for(ledger: &Ledger, options: &AuditOptions, pod: &Value) -> 
 fn sells(ledger: &Ledger, name: &str, pool: &Value, catalog: &Catalog, pod: &Value) -> bool {
     let limits = pool.at(&["spec", "limits"]);
     let nodes = ledger.claims.values().filter(|one| pool_of(one) == name);
-    let full = limits
-        .get("nodes")
-        .is_some_and(|most| i64::try_from(nodes.count()).unwrap_or(i64::MAX) >= quantity::units(most));
+    let full = limits.get("nodes").is_some_and(|most| {
+        i64::try_from(nodes.count()).unwrap_or(i64::MAX) >= quantity::units(most)
+    });
     if full {
         return false;
     }
     let used = used(ledger, name);
     let within = |kind: &InstanceType| {
         let most = |resource: &str| limits.get(resource);
-        most(CPU).is_none_or(|most| used.get(CPU) + kind.capacity.get(CPU) <= quantity::millis(most))
-            && most(MEMORY)
-                .is_none_or(|most| used.get(MEMORY) + kind.capacity.get(MEMORY) <= quantity::units(most))
+        most(CPU)
+            .is_none_or(|most| used.get(CPU) + kind.capacity.get(CPU) <= quantity::millis(most))
+            && most(MEMORY).is_none_or(|most| {
+                used.get(MEMORY) + kind.capacity.get(MEMORY) <= quantity::units(most)
+            })
     };
     let wanted = requests(ledger, pod);
     catalog
@@ -61,9 +63,10 @@ fn sells(ledger: &Ledger, name: &str, pool: &Value, catalog: &Catalog, pod: &Val
             });
             let selector = pod.at(&["spec", "nodeSelector"]).as_object();
             pool_agrees
-                && selector.into_iter().flatten().all(|(key, wanted)| {
-                    label(key).is_some_and(|has| *wanted == has)
-                })
+                && selector
+                    .into_iter()
+                    .flatten()
+                    .all(|(key, wanted)| label(key).is_some_and(|has| *wanted == has))
         })
 }
 

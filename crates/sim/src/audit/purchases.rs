@@ -26,7 +26,8 @@ pub(super) fn judge_commit(ledger: &Ledger, commit: &Commit<'_>) -> Vec<Finding>
 /// More machine objects than the pool may have nodes.
 fn too_many(ledger: &Ledger, claim: &Value) -> Vec<Finding> {
     let pool = pool_of(claim);
-    let Some(limit) = limits(ledger, pool).and_then(|limits| limits.get("nodes").map(quantity::units))
+    let Some(limit) =
+        limits(ledger, pool).and_then(|limits| limits.get("nodes").map(quantity::units))
     else {
         return Vec::new();
     };
@@ -68,7 +69,10 @@ pub(super) fn judge_event(ledger: &Ledger, event: &CloudEvent) -> Vec<Finding> {
         return Vec::new();
     };
     let Some(claim) = ledger.claim_by_uid(&uid.0) else {
-        let message = format!("machine {} was bought for an object that is gone", machine.id);
+        let message = format!(
+            "machine {} was bought for an object that is gone",
+            machine.id
+        );
         return vec![Finding::new(Invariant::OneMachine, message, [id])];
     };
     let mut findings = Vec::new();

@@ -4,14 +4,12 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::journal::subject;
-use super::ledger::{
-    DEADLINE, DO_NOT_DISRUPT, INTENT, Ledger, healthy, is_work, pool_of,
-};
+use super::ledger::{DEADLINE, DO_NOT_DISRUPT, INTENT, Ledger, healthy, is_work, pool_of};
 use super::{Finding, Invariant};
 use crate::api::{ChangeKind, Commit};
 use crate::clouds::sim::CloudEvent;
 use crate::cluster::fields::Fields as _;
-use crate::cluster::selector::Selector;
+use crate::selector::Selector;
 
 /// A pod that is this new to its node may be unknown to whoever read the node's pods just before.
 const NEW: SignedDuration = SignedDuration::from_secs(30);
@@ -110,14 +108,21 @@ fn deleted(ledger: &Ledger, commit: &Commit<'_>) -> Vec<Finding> {
         return Vec::new();
     };
     let mut findings = Vec::new();
-    for name in intent.items(&["replacements"]).iter().filter_map(Value::as_str) {
+    for name in intent
+        .items(&["replacements"])
+        .iter()
+        .filter_map(Value::as_str)
+    {
         let ready = ledger
             .claims
             .get(name)
             .is_some_and(|one| one.condition_true("Initialized"));
         // Where one of several went already, its replacements were in use then.
         let sibling_went = ledger.claims.values().any(|one| {
-            one.deleting() && one.annotation(INTENT).is_some_and(|text| text.contains(intent.text(&["id"])))
+            one.deleting()
+                && one
+                    .annotation(INTENT)
+                    .is_some_and(|text| text.contains(intent.text(&["id"])))
         });
         if !ready && !sibling_went {
             let message = format!(
@@ -168,7 +173,9 @@ fn sent_away(ledger: &Ledger, commit: &Commit<'_>) -> Vec<Finding> {
     if !goes {
         return Vec::new();
     }
-    let evicted = commit.asked.is_some_and(|asked| asked.subresource == "eviction");
+    let evicted = commit
+        .asked
+        .is_some_and(|asked| asked.subresource == "eviction");
     let node = ledger.nodes.get(pod.text(&["spec", "nodeName"]));
     let claim = node.and_then(|node| ledger.claim_of_node(node));
     let mut about = claim.map(|claim| ledger.circle(claim)).unwrap_or_default();
@@ -193,7 +200,9 @@ fn sent_away(ledger: &Ledger, commit: &Commit<'_>) -> Vec<Finding> {
         found(Invariant::Protected, message);
     }
     let due = deadline(claim).is_some_and(|at| {
-        let grace = pod.int(&["spec", "terminationGracePeriodSeconds"]).unwrap_or(30);
+        let grace = pod
+            .int(&["spec", "terminationGracePeriodSeconds"])
+            .unwrap_or(30);
         let soonest = at.checked_sub(SignedDuration::from_secs(grace) + ROUNDING);
         soonest.is_ok_and(|soonest| commit.at >= soonest)
     });
@@ -223,9 +232,8 @@ fn over_budget(ledger: &Ledger, key: &str, pod: &Value) -> Option<String> {
     }
     for (name, budget) in &ledger.budgets {
         let selector = Selector::read(budget.at(&["spec", "selector"]));
-        let covers = |one: &Value| {
-            one.namespace() == budget.namespace() && selector.matches(one.labels())
-        };
+        let covers =
+            |one: &Value| one.namespace() == budget.namespace() && selector.matches(one.labels());
         if !covers(pod) {
             continue;
         }
@@ -267,7 +275,10 @@ pub(super) fn judge_event(ledger: &Ledger, event: &CloudEvent, now: Timestamp) -
     if deadline(claim).is_some_and(|at| now >= at) {
         return Vec::new();
     }
-    let Some(node) = ledger.node_of(id).filter(|node| node.condition_true("Ready")) else {
+    let Some(node) = ledger
+        .node_of(id)
+        .filter(|node| node.condition_true("Ready"))
+    else {
         return Vec::new();
     };
     let running: Vec<&String> = ledger

@@ -1,7 +1,7 @@
 //! The auditor sees what must not happen, and is silent about what may.
 
 use http::Request;
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::Full;
 use joiner_core::name::Labels;
 use joiner_core::plan::Purchase;
 use joiner_core::problem::CapacityType;
@@ -33,7 +33,11 @@ impl World {
     fn new() -> Self {
         let clock = Clock::virtual_time();
         let server = ApiServer::new(clock.clone(), &Options::default());
-        let cloud = SimCloud::new(SimCloudOptions::calm(built_in(), 1), clock, Arc::new(NoRack));
+        let cloud = SimCloud::new(
+            SimCloudOptions::calm(built_in(), 1),
+            clock,
+            Arc::new(NoRack),
+        );
         let catalogs = BTreeMap::from([("sim".to_owned(), built_in())]);
         let auditor = Auditor::new(AuditOptions::new("joiner.dev", catalogs));
         auditor.watch_server(&server);
@@ -88,12 +92,15 @@ impl World {
         let request = Request::builder()
             .method(method)
             .uri(path)
-            .header("content-type", if method == "PATCH" {
-                "application/merge-patch+json"
-            } else {
-                "application/json"
-            })
-            .body(Full::from(body.to_string()).map_err(|never| match never {}))
+            .header(
+                "content-type",
+                if method == "PATCH" {
+                    "application/merge-patch+json"
+                } else {
+                    "application/json"
+                },
+            )
+            .body(Full::<bytes::Bytes>::from(body.to_string()))
             .unwrap();
         let response = self.server.clone().call(request).await.unwrap();
         response.status().as_u16()
@@ -178,7 +185,10 @@ async fn a_second_machine_for_one_object_is_seen() {
     world.buy(&uid, "m-1x-amd64").await;
     assert_eq!(world.found(), [Invariant::OneMachine]);
     let history = &world.auditor.violations()[0].history;
-    assert!(history.iter().any(|line| line.contains("sold")), "{history:?}");
+    assert!(
+        history.iter().any(|line| line.contains("sold")),
+        "{history:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -214,7 +224,12 @@ async fn an_object_that_goes_before_its_machine_is_seen() {
     world.buy(&uid, "m-1x-amd64").await;
     let local = world.server.local();
     local
-        .delete("nodeclaims.karpenter.sh", "", "one", DeleteOptions::default())
+        .delete(
+            "nodeclaims.karpenter.sh",
+            "",
+            "one",
+            DeleteOptions::default(),
+        )
         .unwrap();
     assert_eq!(world.found(), [Invariant::MachineFirst]);
 }
@@ -224,7 +239,7 @@ async fn hands_on_what_others_own_are_seen() {
     let world = World::new();
     world.claim("theirs", "elsewhere.example.com");
     world.create("nodes", "", json!({"metadata": {"name": "theirs"}}));
-    let planted = world.cloud.plant("theirs").unwrap();
+    let planted = world.cloud.plant("theirs").await.unwrap();
     let label = json!({"metadata": {"labels": {"a": "b"}}});
     for path in [
         "/apis/karpenter.sh/v1/nodeclaims/theirs",
@@ -256,7 +271,12 @@ async fn a_machine_that_is_stopped_under_its_pods_is_seen() {
     claim["metadata"]["finalizers"] = json!(["karpenter.sh/termination"]);
     local.update("nodeclaims.karpenter.sh", claim).unwrap();
     local
-        .delete("nodeclaims.karpenter.sh", "", "one", DeleteOptions::default())
+        .delete(
+            "nodeclaims.karpenter.sh",
+            "",
+            "one",
+            DeleteOptions::default(),
+        )
         .unwrap();
     world.cloud.terminate(&id).await.unwrap();
     assert_eq!(world.found(), [Invariant::Drained]);
@@ -286,7 +306,8 @@ async fn an_eviction_beyond_the_budget_is_seen_even_if_the_server_lets_it_pass()
     world.node_with_pod(&id, &json!({}));
     let local = world.server.local();
     let mut pod = Value::clone(&local.get("pods", "default", "web").unwrap());
-    pod["status"] = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
+    pod["status"] =
+        json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
     local.update_status("pods", pod).unwrap();
     let mut budget = json!({
         "metadata": {"name": "web", "namespace": "default"},
@@ -308,7 +329,11 @@ async fn an_eviction_beyond_the_budget_is_seen_even_if_the_server_lets_it_pass()
     });
     let path = "/api/v1/namespaces/default/pods/web/eviction";
     assert_eq!(world.send("POST", path, evict).await, 201);
-    assert!(world.found().contains(&Invariant::Evictions), "{:?}", world.found());
+    assert!(
+        world.found().contains(&Invariant::Evictions),
+        "{:?}",
+        world.found()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -341,7 +366,10 @@ async fn a_leak_is_seen_once_it_has_lasted_too_long() {
     assert!(!world.found().contains(&Invariant::NothingLeaked));
     world.auditor.look(later(46));
     world.auditor.look(later(47));
-    let leaks = world.found().into_iter().filter(|one| *one == Invariant::NothingLeaked);
+    let leaks = world
+        .found()
+        .into_iter()
+        .filter(|one| *one == Invariant::NothingLeaked);
     assert_eq!(leaks.count(), 1);
 }
 

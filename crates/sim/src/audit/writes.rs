@@ -18,10 +18,13 @@ pub(super) fn judge(
     let (invariant, why) = match commit.resource {
         "events" | "events.events.k8s.io" | "leases.coordination.k8s.io" => return None,
         "nodeclaims.karpenter.sh" => {
-            let foreign = commit.object.text(&["spec", "nodeClassRef", "group"])
-                != options.class_group;
+            let foreign =
+                commit.object.text(&["spec", "nodeClassRef", "group"]) != options.class_group;
             if foreign {
-                (Invariant::Foreign, "the machine object of another controller")
+                (
+                    Invariant::Foreign,
+                    "the machine object of another controller",
+                )
             } else if spec_changed(commit) {
                 (Invariant::OwnFields, "the spec of a machine object")
             } else {
@@ -54,7 +57,10 @@ pub(super) fn judge(
         }
         "poddisruptionbudgets.policy" if asked.subresource == "eviction" => return None,
         _ if asked.subresource == "status" => return None,
-        _ => (Invariant::OwnFields, "an object that is none of its business"),
+        _ => (
+            Invariant::OwnFields,
+            "an object that is none of its business",
+        ),
     };
     let verb = format!("{:?}", asked.verb).to_lowercase();
     let message = format!(

@@ -1,5 +1,7 @@
 //! SimNodeClass objects become simulated clouds.
 
+mod ledger;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -11,13 +13,18 @@ use joiner_api::joiner::{
 use joiner_api::text;
 use joiner_controllers::dialect::{ClassFactory, ClassKind, Secrets};
 use joiner_controllers::record::ClassRecord;
+use joiner_controllers::tasks::Tasks;
 use joiner_core::name::Name;
 use joiner_core::problem::Catalog;
 use joiner_providers::{Provider, ProviderError};
 use joiner_sim::clock::Clock;
-use joiner_sim::clouds::sim::{Market, Rack, SimCloud, SimCloudOptions, built_in, read_kwok};
+use joiner_sim::clouds::sim::{
+    CloudEvent, Forgetful, Ledger, Market, Rack, SimCloud, SimCloudOptions, built_in, read_kwok,
+};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
+
+pub(crate) use ledger::Archive;
 
 /// The kind of class that simulated clouds are described by.
 pub(crate) const SIM: ClassKind = ClassKind {
@@ -32,17 +39,55 @@ pub(crate) struct SimClasses {
     client: Client,
     clock: Clock,
     rack: Arc<dyn Rack>,
+    archive: Option<Archive>,
+    tasks: Tasks,
     open: Mutex<BTreeMap<Name, SimCloud>>,
+    observer: Option<Observer>,
 }
 
+/// Sees what happens at every cloud.
+type Observer = Arc<dyn Fn(&CloudEvent) + Send + Sync>;
+
 impl SimClasses {
-    /// Clouds whose machines plug into `rack`.
-    pub(crate) fn new(client: Client, clock: Clock, rack: Arc<dyn Rack>) -> Self {
+    /// Clouds whose machines plug into `rack` and end with this process.
+    pub(crate) fn new(client: Client, clock: Clock, rack: Arc<dyn Rack>, tasks: Tasks) -> Self {
         SimClasses {
             client,
             clock,
             rack,
+            archive: None,
+            tasks,
             open: Mutex::default(),
+            observer: None,
+        }
+    }
+
+    /// The same with machines that outlive the process.
+    pub(crate) fn remembering(self, archive: Archive) -> Self {
+        SimClasses {
+            archive: Some(archive),
+            ..self
+        }
+    }
+
+    /// The same under the eyes of an observer, which must not ask a cloud anything.
+    pub(crate) fn observed(self, observer: impl Fn(&CloudEvent) + Send + Sync + 'static) -> Self {
+        SimClasses {
+            observer: Some(Arc::new(observer)),
+            ..self
+        }
+    }
+
+    /// The clouds that have been opened so far.
+    pub(crate) fn clouds(&self) -> Vec<SimCloud> {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.values().cloned().collect()
+    }
+
+    fn ledger(&self, class: &ClassRecord) -> Arc<dyn Ledger> {
+        match &self.archive {
+            Some(archive) => Arc::new(archive.ledger(&class.uid)),
+            None => Arc::new(Forgetful),
         }
     }
 
@@ -109,9 +154,20 @@ impl ClassFactory for SimClasses {
             cloud.change(|present| *present = options);
             return Ok(Arc::new(cloud.clone()));
         }
-        let cloud = SimCloud::new(options, self.clock.clone(), Arc::clone(&self.rack));
+        let cloud = SimCloud::remembering(
+            options,
+            self.clock.clone(),
+            Arc::clone(&self.rack),
+            self.ledger(class),
+        );
+        if let Some(observer) = self.observer.clone() {
+            cloud.observe(move |event| observer(event));
+        }
         let running = cloud.clone();
-        tokio::task::spawn(async move { running.run().await });
+        self.tasks
+            .spawn(format!("cloud {}", class.key), async move {
+                running.run().await;
+            });
         open.insert(class.uid.clone(), cloud.clone());
         Ok(Arc::new(cloud))
     }
@@ -152,6 +208,8 @@ fn options(
     if let (Some(min), Some(max)) = (&boot.min, &boot.max) {
         options.boot_min = duration("spec.bootTime.min", min)?;
         options.boot_max = duration("spec.bootTime.max", max)?.max(options.boot_min);
+        // A cloud that boots at once has kubelets that are ready at once.
+        options.ready_after = options.ready_after.min(options.boot_min);
     }
     let failures = spec.failures.clone().unwrap_or_default();
     if let Some(launch) = &failures.launch {

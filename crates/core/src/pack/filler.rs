@@ -1,0 +1,281 @@
+//! The most valuable filling of one machine.
+
+use super::bins::Context;
+use super::caps::{self, HostCaps};
+use super::simplex;
+use super::vector::{Vector, WIDTH};
+
+/// A lot on offer for one machine: lot, position, value, and the most that may be taken.
+type Item = (u32, usize, f64, u32);
+
+/// Looks for the most valuable filling of one machine, most valuable pods for their size first.
+pub(crate) struct Filler<'a, 'p> {
+    context: &'a Context<'a, 'p>,
+    items: Vec<Item>,
+    /// How many of each the machine would take if pods could be cut.
+    parts: Vec<f64>,
+    /// What a unit of each resource can be worth at most, from each item on, if it were the only scarce one.
+    rates: Vec<[f64; 4]>,
+    /// What units are worth together, so that no item is worth more than what it takes.
+    prices: [f64; WIDTH],
+    room: Vector,
+    counts: Vec<u32>,
+    chosen: Option<Vec<u32>>,
+    best: f64,
+    nodes: u32,
+    budget: u32,
+}
+
+impl<'a, 'p> Filler<'a, 'p> {
+    /// A search for fillings of a column that are worth more than `least`; `None` if there is certainly none.
+    pub(crate) fn new(
+        context: &'a Context<'a, 'p>,
+        lots: &[u32],
+        left: &[u32],
+        values: &[f64],
+        column: u32,
+        least: f64,
+    ) -> Option<Self> {
+        let room = context.compiled.columns[column as usize].room;
+        let items: Vec<Item> = lots
+            .iter()
+            .enumerate()
+            .filter(|(position, lot)| {
+                left[*position] > 0
+                    && values[*position] > 0.0
+                    && context.requests(**lot).fits(&room)
+                    && context.may_use(**lot, column)
+            })
+            .map(|(position, lot)| (*lot, position, values[position], left[position]))
+            .collect();
+        if crude_ceiling(context, &items, &room) <= least {
+            return None;
+        }
+        let (prices, parts) = prices(context, &items, &room);
+        let density = |item: &Item| {
+            let takes = takes(&prices, context.requests(item.0));
+            if takes > 0.0 { item.2 / takes } else { 0.0 }
+        };
+        let mut keyed: Vec<(f64, f64, Item)> = items
+            .into_iter()
+            .zip(parts)
+            .map(|(item, part)| (density(&item), part, item))
+            .collect();
+        keyed.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.2.1.cmp(&b.2.1)));
+        let parts: Vec<f64> = keyed.iter().map(|(_, part, _)| *part).collect();
+        let items: Vec<Item> = keyed.into_iter().map(|(_, _, item)| item).collect();
+        let mut rates = vec![[0.0; 4]; items.len() + 1];
+        for index in (0..items.len()).rev() {
+            rates[index] = rates[index + 1];
+            let requests = context.requests(items[index].0);
+            for (rate, amount) in rates[index].iter_mut().zip(&requests.0) {
+                let own = if *amount > 0 {
+                    items[index].2 / *amount as f64
+                } else {
+                    f64::INFINITY
+                };
+                if own > *rate {
+                    *rate = own;
+                }
+            }
+        }
+        let filler = Filler {
+            context,
+            items,
+            parts,
+            rates,
+            prices,
+            room,
+            counts: vec![0; lots.len()],
+            chosen: None,
+            best: least,
+            nodes: 0,
+            budget: 0,
+        };
+        (filler.ceiling() > least).then_some(filler)
+    }
+
+    /// What no filling exceeds.
+    pub(crate) fn ceiling(&self) -> f64 {
+        self.most(0, &self.room)
+    }
+
+    /// The most valuable filling, as pods by position, if one is worth more than what was asked for; and how many
+    /// were looked at. If those are more than the budget, there may be a better one.
+    pub(crate) fn search(mut self, budget: u32) -> (Option<Vec<u32>>, u32) {
+        self.budget = budget;
+        self.round_down(self.room);
+        self.descend(0, self.room, &HostCaps::new(), 0.0);
+        (self.chosen, self.nodes)
+    }
+
+    /// The whole parts of the filling with cut pods, and what else fits, best value for room first.
+    fn round_down(&mut self, room: Vector) {
+        let mut left = room;
+        let mut held = HostCaps::new();
+        let mut value = 0.0;
+        for whole in [true, false] {
+            for index in 0..self.items.len() {
+                let (lot, position, worth, most) = self.items[index];
+                let requests = self.context.requests(lot);
+                let caps = &self.context.level(lot).caps;
+                let wanted = if whole {
+                    self.parts[index].max(0.0) as u32
+                } else {
+                    u32::MAX
+                };
+                let most = most - self.counts[position];
+                let fits = requests.copies_in(&left).clamp(0, i64::from(most)) as u32;
+                let take = fits.min(caps::room(&held, caps)).min(wanted);
+                if take > 0 {
+                    left.subtract(&requests.times(i64::from(take)));
+                    for cap in caps {
+                        caps::hold(&mut held, *cap, take);
+                    }
+                    self.counts[position] += take;
+                    value += worth * f64::from(take);
+                }
+            }
+        }
+        self.consider(value);
+        self.counts.fill(0);
+    }
+
+    fn consider(&mut self, value: f64) {
+        if value > self.best {
+            self.best = value;
+            self.chosen = Some(self.counts.clone());
+        }
+    }
+
+    /// What the items from one on can be worth at most in the room that is left.
+    fn most(&self, index: usize, left: &Vector) -> f64 {
+        let mut ceiling = f64::INFINITY;
+        for (rate, amount) in self.rates[index].iter().zip(&left.0) {
+            if *rate < f64::INFINITY {
+                let most = rate * *amount as f64;
+                if most < ceiling {
+                    ceiling = most;
+                }
+            }
+        }
+        let mut together = 0.0;
+        for (price, amount) in self.prices.iter().zip(&left.0) {
+            together += price * *amount as f64;
+        }
+        if together < ceiling {
+            together
+        } else {
+            ceiling
+        }
+    }
+
+    fn descend(&mut self, index: usize, left: Vector, held: &HostCaps, value: f64) {
+        self.nodes += 1;
+        self.consider(value);
+        if index == self.items.len() || self.nodes > self.budget {
+            return;
+        }
+        if value + self.most(index, &left) <= self.best {
+            return;
+        }
+        let (lot, position, worth, most) = self.items[index];
+        let requests = *self.context.requests(lot);
+        let caps = &self.context.level(lot).caps;
+        let fits = requests.copies_in(&left).clamp(0, i64::from(most)) as u32;
+        let take = fits.min(caps::room(held, caps));
+        for count in (0..=take).rev() {
+            let mut rest = left;
+            rest.subtract(&requests.times(i64::from(count)));
+            let mut here = held.clone();
+            if count > 0 {
+                for cap in caps {
+                    caps::hold(&mut here, *cap, count);
+                }
+            }
+            self.counts[position] = count;
+            self.descend(index + 1, rest, &here, value + worth * f64::from(count));
+            if self.nodes > self.budget {
+                break;
+            }
+        }
+        self.counts[position] = 0;
+    }
+}
+
+/// What items can be worth at most if one resource were the only scarce one.
+fn crude_ceiling(context: &Context<'_, '_>, items: &[Item], room: &Vector) -> f64 {
+    let mut ceiling = f64::INFINITY;
+    for (resource, amount) in room.0.iter().enumerate().take(4) {
+        let mut rate = 0.0;
+        for item in items {
+            let need = context.requests(item.0).0[resource];
+            let own = if need > 0 {
+                item.2 / need as f64
+            } else {
+                f64::INFINITY
+            };
+            if own > rate {
+                rate = own;
+            }
+        }
+        if rate < f64::INFINITY && rate * (*amount as f64) < ceiling {
+            ceiling = rate * *amount as f64;
+        }
+    }
+    ceiling
+}
+
+/// How many of each item fit if pods could be cut, and the prices of resources at which the room of a machine is worth
+/// least while no item is worth more than it takes.
+fn prices(context: &Context<'_, '_>, items: &[Item], room: &Vector) -> ([f64; WIDTH], Vec<f64>) {
+    let mut rows = Vec::new();
+    let mut limits = Vec::new();
+    let mut asked: Vec<usize> = Vec::new();
+    for (resource, amount) in room.0.iter().enumerate() {
+        let requests = || {
+            items
+                .iter()
+                .map(|item| context.requests(item.0).0[resource])
+        };
+        if requests().all(|amount| amount == 0) {
+            continue;
+        }
+        // Shares of the room instead of amounts, so that numbers are of one size.
+        let whole = (*amount).max(1) as f64;
+        rows.extend(requests().map(|amount| amount as f64 / whole));
+        limits.push(if *amount > 0 { 1.0 } else { 0.0 });
+        asked.push(resource);
+    }
+    let objective: Vec<f64> = items.iter().map(|item| item.2).collect();
+    let solution = simplex::maximise(&rows, &limits, &objective);
+    let mut prices = [0.0; WIDTH];
+    for (resource, share) in asked.into_iter().zip(&solution.worth) {
+        prices[resource] = share.max(0.0) / room.0[resource].max(1) as f64;
+    }
+    // Whatever the program says, no item may be worth more than what it takes.
+    let mut worst = 1.0;
+    for item in items {
+        let takes = takes(&prices, context.requests(item.0));
+        let ratio = if takes > 0.0 {
+            item.2 / takes
+        } else {
+            f64::INFINITY
+        };
+        if ratio > worst {
+            worst = ratio;
+        }
+    }
+    for price in &mut prices {
+        *price *= worst;
+    }
+    (prices, solution.point)
+}
+
+fn takes(prices: &[f64; WIDTH], requests: &Vector) -> f64 {
+    let mut takes = 0.0;
+    for (price, amount) in prices.iter().zip(&requests.0) {
+        takes += price * *amount as f64;
+    }
+    takes
+}

@@ -1,0 +1,392 @@
+//! Local search: a few machines are taken away, their pods packed anew, and what comes out no dearer stays.
+//!
+//! The values of an [`Appraisal`] say how much of a machine's price its pods are worth; the rest is waste. Wasteful
+//! machines are taken more often, and an attempt ends as soon as what it has bought, with what its other pods are
+//! worth, comes to more than what was there before.
+
+use super::appraisal::Appraisal;
+use super::bins::{Bin, Context, Packing};
+use super::caps;
+use super::dice::Dice;
+use super::intern::FixedMap;
+use super::ledger::Ledger;
+use super::sets::NOTHING;
+use super::stock::{Filling, Stock};
+use super::vector::Vector;
+
+/// Machines taken away in one attempt, at least and at most.
+const MACHINES: std::ops::RangeInclusive<usize> = 2..=6;
+/// No further machine is taken once so many pods are loose.
+const LOOSE_PODS: u32 = 120;
+/// Machines compared for one place on the list of those to be taken away.
+const CONTENDERS: usize = 3;
+/// Columns filled for comparison before the best is bought.
+const FILLED: usize = 6;
+/// Columns of a set that are filled at all.
+const BARGAINS: usize = 40;
+/// Machines whose free room loose pods may take.
+const VISITED: usize = 40;
+/// How far a score may be bent, as a share of it.
+const BENDING: f64 = 0.3;
+
+/// A search that goes on from attempt to attempt.
+#[derive(Clone, Debug)]
+pub(crate) struct Improver {
+    appraisal: Appraisal,
+    stock: Stock,
+    /// By lot: pods without a machine in the attempt at hand.
+    loose: Vec<u32>,
+    /// By machine: the part of its price that its pods are not worth.
+    waste: Vec<f64>,
+    /// By set: columns by what their room is worth for the price, best first.
+    bargains: FixedMap<u32, Vec<u32>>,
+    seed: u64,
+    attempts: u64,
+}
+
+/// What an attempt has come to so far.
+struct Attempt {
+    dice: Dice,
+    ledger: Ledger,
+    /// Lots with loose pods, most valuable first.
+    lots: Vec<u32>,
+    /// Pods that go into room that other machines have free: machine, lot, count.
+    scattered: Vec<(usize, u32, u32)>,
+    bought: Vec<(u32, Filling)>,
+    /// What the machines taken away cost, less what was bought.
+    purse: i64,
+    /// What pods that are still loose are worth.
+    worth: f64,
+}
+
+impl Improver {
+    pub(crate) fn new(context: &Context<'_, '_>, packing: &Packing, seed: u64) -> Self {
+        let counts: Vec<u32> = context.lots.iter().map(|lot| lot.count).collect();
+        let appraisal = Appraisal::new(context, &counts);
+        let mut improver = Improver {
+            stock: Stock::new(counts.len()),
+            loose: vec![0; counts.len()],
+            waste: Vec::new(),
+            bargains: FixedMap::default(),
+            appraisal,
+            seed,
+            attempts: 0,
+        };
+        improver.waste = packing
+            .bins
+            .iter()
+            .map(|bin| improver.waste_of(context, bin))
+            .collect();
+        improver
+    }
+
+    fn waste_of(&self, context: &Context<'_, '_>, bin: &Bin) -> f64 {
+        let mut waste = context.compiled.columns[bin.column as usize].cost as f64;
+        for (lot, count) in &bin.pods {
+            waste -= self.appraisal.worth[*lot as usize] * f64::from(*count);
+        }
+        waste
+    }
+
+    /// Tries once to make a packing cheaper. It is never dearer afterwards.
+    pub(crate) fn attempt(&mut self, context: &mut Context<'_, '_>, packing: &mut Packing) {
+        let mut dice = Dice::new(self.seed, self.attempts);
+        self.attempts += 1;
+        let chosen = self.choose(context, packing, &mut dice);
+        if chosen.is_empty() {
+            return;
+        }
+        let mut attempt = self.loosen(context, packing, &chosen, dice);
+        if attempt.dice.below(2) == 0 {
+            self.scatter(context, packing, &chosen, &mut attempt);
+        }
+        let done = self.repack(context, &mut attempt);
+        for lot in &attempt.lots {
+            self.loose[*lot as usize] = 0;
+        }
+        let fewer = attempt.bought.len() <= chosen.len();
+        if done && (attempt.purse > 0 || (attempt.purse == 0 && fewer)) {
+            self.carry_out(context, packing, chosen, attempt);
+        }
+    }
+
+    /// Leaves an attempt out.
+    pub(crate) fn pass(&mut self) {
+        self.attempts += 1;
+    }
+
+    /// Machines to take away, by index, highest first.
+    fn choose(
+        &self,
+        context: &mut Context<'_, '_>,
+        packing: &Packing,
+        dice: &mut Dice,
+    ) -> Vec<usize> {
+        let count = packing.bins.len();
+        let most = MACHINES.start() + dice.below(MACHINES.end() - MACHINES.start() + 1);
+        let mut chosen: Vec<usize> = Vec::new();
+        let mut pods = 0;
+        for _ in 0..2 * most {
+            if count == 0 || chosen.len() == most.min(count) || pods > LOOSE_PODS {
+                break;
+            }
+            let mut worst = dice.below(count);
+            for _ in 1..CONTENDERS {
+                let other = dice.below(count);
+                if self.waste[other] > self.waste[worst] {
+                    worst = other;
+                }
+            }
+            let bin = &packing.bins[worst];
+            let movable = bin.pods.iter().all(|(lot, _)| !context.is_near(*lot));
+            // Machines that could not trade pods have nothing to gain from each other.
+            let trades = chosen.first().is_none_or(|first| {
+                let first = &packing.bins[*first];
+                context.sets.meet(context.compiled, first.set, bin.set) != NOTHING
+            });
+            if movable && trades && !chosen.contains(&worst) {
+                chosen.push(worst);
+                pods += bin.pods.iter().map(|(_, count)| count).sum::<u32>();
+            }
+        }
+        chosen.sort_unstable_by(|a, b| b.cmp(a));
+        chosen
+    }
+
+    fn loosen(
+        &mut self,
+        context: &Context<'_, '_>,
+        packing: &Packing,
+        chosen: &[usize],
+        dice: Dice,
+    ) -> Attempt {
+        let mut attempt = Attempt {
+            dice,
+            ledger: packing.ledger.clone(),
+            lots: Vec::new(),
+            scattered: Vec::new(),
+            bought: Vec::new(),
+            purse: 0,
+            worth: 0.0,
+        };
+        for index in chosen {
+            let bin = &packing.bins[*index];
+            let column = &context.compiled.columns[bin.column as usize];
+            attempt.ledger.give(&column.uses);
+            attempt.purse += column.cost;
+            for (lot, count) in &bin.pods {
+                if self.loose[*lot as usize] == 0 {
+                    attempt.lots.push(*lot);
+                }
+                self.loose[*lot as usize] += count;
+                attempt.worth += self.appraisal.worth[*lot as usize] * f64::from(*count);
+            }
+        }
+        let worth = &self.appraisal.worth;
+        attempt.lots.sort_by(|a, b| {
+            let (first, second) = (worth[*a as usize], worth[*b as usize]);
+            second.total_cmp(&first).then(a.cmp(b))
+        });
+        attempt
+    }
+
+    /// Puts loose pods into room that other machines have free.
+    fn scatter(
+        &mut self,
+        context: &mut Context<'_, '_>,
+        packing: &Packing,
+        chosen: &[usize],
+        attempt: &mut Attempt,
+    ) {
+        let count = packing.bins.len();
+        let start = attempt.dice.below(count);
+        let least = least(context, &attempt.lots);
+        for step in 0..count.min(VISITED) {
+            let index = (start + step) % count;
+            let bin = &packing.bins[index];
+            let room = &context.compiled.columns[bin.column as usize].room;
+            if chosen.contains(&index) || !least.fits_beside(&bin.load, room) {
+                continue;
+            }
+            let mut visited = bin.clone();
+            for lot in &attempt.lots {
+                let loose = &mut self.loose[*lot as usize];
+                if *loose == 0 || !context.may_use(*lot, bin.column) {
+                    continue;
+                }
+                let take = context.room(&visited, *lot).min(*loose);
+                if take == 0 {
+                    continue;
+                }
+                let Some(set) = joins(context, &visited, *lot, take) else {
+                    continue;
+                };
+                visited.set = set;
+                let requests = context.requests(*lot).times(i64::from(take));
+                visited.load.add(&requests);
+                for cap in &context.level(*lot).caps {
+                    caps::hold(&mut visited.caps, *cap, take);
+                }
+                *loose -= take;
+                attempt.worth -= self.appraisal.worth[*lot as usize] * f64::from(take);
+                attempt.scattered.push((index, *lot, take));
+            }
+        }
+    }
+
+    /// Buys machines until no pod is loose; false if the purse does not suffice.
+    fn repack(&mut self, context: &mut Context<'_, '_>, attempt: &mut Attempt) -> bool {
+        let mut lots = attempt.lots.clone();
+        lots.retain(|lot| self.loose[*lot as usize] > 0);
+        self.stock.take_in(context, &self.appraisal, lots.clone());
+        while !lots.is_empty() {
+            // The most valuable pod has fewest places to go; now and then another one is asked.
+            let leads = if attempt.dice.below(3) == 0 {
+                lots[attempt.dice.below(lots.len())]
+            } else {
+                lots[0]
+            };
+            let Some((column, filling)) = self.best(context, attempt, leads) else {
+                return false;
+            };
+            let bought = &context.compiled.columns[column as usize];
+            attempt.ledger.take(&bought.uses);
+            attempt.purse -= bought.cost;
+            attempt.worth -= filling.worth;
+            for (lot, count) in &filling.picks {
+                self.loose[*lot as usize] -= count;
+            }
+            self.stock.sweep(&filling, &self.loose);
+            lots.retain(|lot| self.loose[*lot as usize] > 0);
+            attempt.bought.push((column, filling));
+            // Rounding in sums must not end an attempt that would have come out even.
+            if attempt.worth > attempt.purse as f64 + 1.0 {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// The filling worth most for its price, of some columns that the leading lot may use.
+    fn best(
+        &mut self,
+        context: &mut Context<'_, '_>,
+        attempt: &mut Attempt,
+        leads: u32,
+    ) -> Option<(u32, Filling)> {
+        let set = context.lots[leads as usize].set;
+        let count = self.rank(context, set);
+        let mut best: Option<(f64, u32, Filling)> = None;
+        for _ in 0..FILLED.min(count) {
+            let part = attempt.dice.unit();
+            let index = (part * part * count as f64) as usize;
+            let column = self.bargains[&set][index];
+            if !attempt
+                .ledger
+                .can(&context.compiled.columns[column as usize].uses)
+            {
+                continue;
+            }
+            let dice = &mut attempt.dice;
+            let filling = self
+                .stock
+                .fill(context, &self.appraisal, &self.loose, column, |score| {
+                    score * (1.0 - BENDING * dice.unit())
+                });
+            let Some(column) = smallest(context, &attempt.ledger, &filling) else {
+                continue;
+            };
+            let cost = context.compiled.columns[column as usize].cost;
+            let ratio = filling.worth / cost.max(1) as f64;
+            if best.as_ref().is_none_or(|(most, ..)| ratio > *most) {
+                best = Some((ratio, column, filling));
+            }
+        }
+        best.map(|(_, column, filling)| (column, filling))
+    }
+
+    /// Sorts the columns of a set by what they are worth; returns how many are to be looked at.
+    fn rank(&mut self, context: &Context<'_, '_>, set: u32) -> usize {
+        let all = &self.appraisal.bargains;
+        let entry = self.bargains.entry(set).or_insert_with(|| {
+            let own = all.iter().map(|(_, column)| *column);
+            let own = own.filter(|column| context.sets.list(set).binary_search(column).is_ok());
+            own.take(BARGAINS).collect()
+        });
+        entry.len()
+    }
+
+    fn carry_out(
+        &mut self,
+        context: &mut Context<'_, '_>,
+        packing: &mut Packing,
+        chosen: Vec<usize>,
+        mut attempt: Attempt,
+    ) {
+        for index in chosen {
+            // The last machine takes the place of the one that goes.
+            let last = packing.bins.len() - 1;
+            context.close(packing, index);
+            self.waste.swap_remove(index);
+            for (bin, ..) in &mut attempt.scattered {
+                if *bin == last {
+                    *bin = index;
+                }
+            }
+        }
+        for (bin, lot, count) in attempt.scattered {
+            context.put(packing, bin, lot, count);
+            self.waste[bin] -= self.appraisal.worth[lot as usize] * f64::from(count);
+        }
+        for (column, filling) in attempt.bought {
+            let set = context.lots[filling.picks[0].0 as usize].set;
+            let Some(bin) = context.open(packing, column, set) else {
+                continue;
+            };
+            for (lot, count) in &filling.picks {
+                context.put(packing, bin, *lot, *count);
+            }
+            self.waste.push(self.waste_of(context, &packing.bins[bin]));
+        }
+    }
+}
+
+/// The least that any of these lots requests of each resource.
+fn least(context: &Context<'_, '_>, lots: &[u32]) -> Vector {
+    let mut least = lots
+        .first()
+        .map_or(Vector::ZERO, |lot| *context.requests(*lot));
+    for lot in lots {
+        let requests = context.requests(*lot);
+        for (low, amount) in least.0.iter_mut().zip(&requests.0) {
+            *low = (*low).min(*amount);
+        }
+    }
+    least
+}
+
+/// What a machine and pods of a lot may both use, if that leaves the choice that the machine's pool asks for.
+fn joins(context: &mut Context<'_, '_>, bin: &Bin, lot: u32, count: u32) -> Option<u32> {
+    let set = context.lots[lot as usize].set;
+    let set = context.sets.meet(context.compiled, bin.set, set);
+    let load = bin
+        .load
+        .plus(&context.requests(lot).times(i64::from(count)));
+    let chooses = context
+        .sets
+        .diverse(context.compiled, set, bin.column, &load);
+    chooses.then_some(set)
+}
+
+/// The cheapest column for a filling.
+fn smallest(context: &mut Context<'_, '_>, ledger: &Ledger, filling: &Filling) -> Option<u32> {
+    let (first, others) = filling.picks.split_first()?;
+    let mut set = context.lots[first.0 as usize].set;
+    for (lot, _) in others {
+        let other = context.lots[*lot as usize].set;
+        set = context.sets.meet(context.compiled, set, other);
+    }
+    context
+        .sets
+        .cheapest(context.compiled, ledger, set, &filling.load)
+}

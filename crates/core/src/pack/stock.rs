@@ -1,0 +1,226 @@
+//! Pods on offer for the machine being filled, sorted so that the next one is found by looking at few.
+
+use super::appraisal::Appraisal;
+use super::bins::Context;
+use super::caps::{self, HostCaps};
+use super::intern::FixedMap;
+use super::vector::{CPU, MEMORY, PODS, Vector, WIDTH};
+
+/// Lots that may use the same columns, of one kind and one shape, largest first.
+#[derive(Clone, Debug, Default)]
+struct Bucket {
+    lots: Vec<u32>,
+    /// Lots in the list that are used up.
+    dead: usize,
+}
+
+/// What goes into one machine.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Filling {
+    /// Lots and how many pods of each.
+    pub(crate) picks: Vec<(u32, u32)>,
+    pub(crate) worth: f64,
+    pub(crate) load: Vector,
+}
+
+/// Lots in buckets, and scratch space for fillings.
+#[derive(Clone, Debug)]
+pub(crate) struct Stock {
+    buckets: Vec<Bucket>,
+    /// By lot: the bucket it is in.
+    bucket_of: Vec<u32>,
+    /// By lot: pods that are in the filling at hand.
+    used: Vec<u32>,
+    starts: Vec<usize>,
+}
+
+impl Stock {
+    /// Nothing on offer yet; `lots` is how many lots there are.
+    pub(crate) fn new(lots: usize) -> Self {
+        Stock {
+            buckets: Vec::new(),
+            bucket_of: vec![0; lots],
+            used: vec![0; lots],
+            starts: Vec::new(),
+        }
+    }
+
+    /// Offers these lots instead of what was on offer before.
+    pub(crate) fn take_in(
+        &mut self,
+        context: &Context<'_, '_>,
+        appraisal: &Appraisal,
+        mut lots: Vec<u32>,
+    ) {
+        let mut index: FixedMap<(u32, u8, u32, [i64; WIDTH]), usize> = FixedMap::default();
+        self.buckets.clear();
+        lots.sort_by_key(|lot| {
+            let requests = context.requests(*lot);
+            (
+                std::cmp::Reverse((requests.0[CPU], requests.0[MEMORY])),
+                *lot,
+            )
+        });
+        for lot in lots {
+            let requests = context.requests(lot);
+            let mut devices = requests.0;
+            (devices[CPU], devices[MEMORY], devices[PODS]) = (0, 0, 0);
+            let kind = appraisal.kinds[lot as usize];
+            let set = context.lots[lot as usize].set;
+            let next = self.buckets.len();
+            let key = (set, kind, slope(requests), devices);
+            let at = *index.entry(key).or_insert(next);
+            if at == next {
+                self.buckets.push(Bucket::default());
+            }
+            self.buckets[at].lots.push(lot);
+            self.bucket_of[lot as usize] = at as u32;
+        }
+        self.starts.clear();
+        self.starts.resize(self.buckets.len(), 0);
+    }
+
+    /// Forgets lots that a filling used up. Lists are gone through only when half of them is dead, so that forgetting
+    /// costs no more than filling.
+    pub(crate) fn sweep(&mut self, filling: &Filling, left: &[u32]) {
+        for (lot, _) in &filling.picks {
+            if left[*lot as usize] > 0 {
+                continue;
+            }
+            let bucket = &mut self.buckets[self.bucket_of[*lot as usize] as usize];
+            bucket.dead += 1;
+            if bucket.dead * 2 > bucket.lots.len() {
+                bucket.lots.retain(|lot| left[*lot as usize] > 0);
+                bucket.dead = 0;
+            }
+        }
+    }
+
+    /// Fills a machine: of the largest fitting pod of each shape, the one that makes best use of the room left.
+    /// `bend` may change a score, to look for other fillings.
+    pub(crate) fn fill(
+        &mut self,
+        context: &Context<'_, '_>,
+        appraisal: &Appraisal,
+        available: &[u32],
+        column: u32,
+        mut bend: impl FnMut(f64) -> f64,
+    ) -> Filling {
+        let room = context.compiled.columns[column as usize].room;
+        let mut left = room;
+        let mut held = HostCaps::new();
+        let mut filling = Filling::default();
+        let admits: Vec<usize> = (0..self.buckets.len())
+            .filter(|index| {
+                let bucket = &self.buckets[*index];
+                bucket
+                    .lots
+                    .first()
+                    .is_some_and(|lot| context.may_use(*lot, column))
+            })
+            .collect();
+        for index in &admits {
+            let lots = &self.buckets[*index].lots;
+            self.starts[*index] =
+                lots.partition_point(|lot| context.requests(*lot).0[CPU] > left.0[CPU]);
+        }
+        loop {
+            let mut best: Option<(f64, u32)> = None;
+            let shares = shares(appraisal, &left, &room);
+            for index in &admits {
+                let Some(lot) = self.first_fit(context, available, *index, &left, &held) else {
+                    continue;
+                };
+                let score = bend(score(context, appraisal, &shares, lot));
+                if best.is_none_or(|(most, _)| score > most) {
+                    best = Some((score, lot));
+                }
+            }
+            let Some((_, lot)) = best else { break };
+            left.subtract(context.requests(lot));
+            for cap in &context.level(lot).caps {
+                caps::hold(&mut held, *cap, 1);
+            }
+            self.used[lot as usize] += 1;
+            filling.worth += appraisal.worth[lot as usize];
+            match filling.picks.last_mut() {
+                Some((last, count)) if *last == lot => *count += 1,
+                _ => filling.picks.push((lot, 1)),
+            }
+        }
+        for (lot, _) in &filling.picks {
+            self.used[*lot as usize] = 0;
+        }
+        merge(&mut filling.picks);
+        filling.load = room.minus(&left);
+        filling
+    }
+
+    /// The largest pod of a bucket that fits; what does not fit now will not fit later either.
+    fn first_fit(
+        &mut self,
+        context: &Context<'_, '_>,
+        available: &[u32],
+        bucket: usize,
+        left: &Vector,
+        held: &HostCaps,
+    ) -> Option<u32> {
+        let lots = &self.buckets[bucket].lots;
+        let start = &mut self.starts[bucket];
+        while let Some(lot) = lots.get(*start) {
+            let some = available[*lot as usize] > self.used[*lot as usize];
+            if some && context.requests(*lot).fits(left) {
+                let wanted = &context.level(*lot).caps;
+                if wanted.is_empty() || caps::room(held, wanted) > 0 {
+                    return Some(*lot);
+                }
+            }
+            *start += 1;
+        }
+        None
+    }
+}
+
+/// How much of each resource is left: what is nearly used up counts little, so that shapes are chosen that leave the
+/// rest usable.
+fn shares(appraisal: &Appraisal, left: &Vector, room: &Vector) -> [f64; WIDTH] {
+    let mut shares = [0.0; WIDTH];
+    for (share, resource) in shares.iter_mut().zip(&appraisal.resources) {
+        let room = room.0[*resource] as f64;
+        if room > 0.0 {
+            *share = left.0[*resource] as f64 / room;
+        }
+    }
+    shares
+}
+
+fn score(context: &Context<'_, '_>, appraisal: &Appraisal, shares: &[f64], lot: u32) -> f64 {
+    let requests = context.requests(lot);
+    let mut sum = 0.0;
+    for (position, resource) in appraisal.resources.iter().enumerate() {
+        let amount = requests.0[*resource] as f64;
+        sum += amount * appraisal.unit(lot, position) * shares[position];
+    }
+    sum
+}
+
+fn merge(picks: &mut Vec<(u32, u32)>) {
+    picks.sort_unstable();
+    picks.dedup_by(|later, earlier| {
+        let same = later.0 == earlier.0;
+        if same {
+            earlier.1 += later.1;
+        }
+        same
+    });
+}
+
+/// Memory per processor in steps of a half octave.
+fn slope(requests: &Vector) -> u32 {
+    let cpu = requests.0[CPU].max(1);
+    let memory = requests.0[MEMORY].max(1);
+    // Steps of sqrt(2) by comparing squares, so that no logarithm is needed.
+    let ratio =
+        i128::from(memory) * i128::from(memory) / (i128::from(cpu) * i128::from(cpu)).max(1);
+    128 - ratio.max(1).leading_zeros()
+}

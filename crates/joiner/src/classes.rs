@@ -1,0 +1,3 @@
+//! Node classes: one file for each kind that a provider is made from.
+
+pub(crate) mod sim;

@@ -1,0 +1,78 @@
+//! What an engine is made of, on whatever cluster it works: families of custom resources and makers of providers.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use joiner_api::Dialect as Family;
+use joiner_controllers::clients::Clients;
+use joiner_controllers::clock::{Clock, SharedClock};
+use joiner_controllers::dialect::{ClassFactory, ClassKind, Dialect};
+use joiner_controllers::dialects::karpenter::Karpenter;
+use joiner_controllers::lease::LeaseOptions;
+use joiner_controllers::{Decide, Engine, EngineOptions, Settings};
+use prometheus_client::registry::Registry;
+
+/// The clock of an embedded cluster is the clock of its engine.
+pub(crate) struct ClusterClock(pub(crate) joiner_sim::clock::Clock);
+
+impl Clock for ClusterClock {
+    fn now(&self) -> Timestamp {
+        self.0.now()
+    }
+}
+
+/// A family of custom resources that an engine can serve.
+pub(crate) struct Served {
+    /// Which.
+    pub(crate) family: Family,
+    /// Its API group and version.
+    pub(crate) group_version: &'static str,
+    /// Resources without which it cannot work.
+    pub(crate) plurals: &'static [&'static str],
+    make: fn(&Clients, Vec<ClassKind>) -> Arc<dyn Dialect>,
+}
+
+/// All of them. A family that is to be served is a line here.
+pub(crate) const SERVED: [Served; 1] = [Served {
+    family: Family::Karpenter,
+    group_version: "karpenter.sh/v1",
+    plurals: &["nodepools", "nodeclaims"],
+    make: |clients, kinds| Arc::new(Karpenter::new(clients.clone(), kinds)),
+}];
+
+/// Everything that differs from one cluster to another.
+pub(crate) struct Wiring {
+    /// Ways to the API server.
+    pub(crate) clients: Clients,
+    /// Time.
+    pub(crate) clock: SharedClock,
+    /// Families to serve.
+    pub(crate) families: Vec<&'static Served>,
+    /// Makers of providers.
+    pub(crate) classes: Vec<Arc<dyn ClassFactory>>,
+    /// How to behave.
+    pub(crate) settings: Settings,
+    /// How to lead; `None` to run alone.
+    pub(crate) lease: Option<LeaseOptions>,
+    /// Who decides; the core unless it is given.
+    pub(crate) decide: Option<Arc<dyn Decide>>,
+}
+
+impl Wiring {
+    /// Starts the engine.
+    pub(crate) fn start(self, registry: &mut Registry) -> Engine {
+        let kinds: Vec<ClassKind> = self.classes.iter().map(|one| one.kind()).collect();
+        let dialects = self.families.iter();
+        let dialects = dialects.map(|served| (served.make)(&self.clients, kinds.clone()));
+        let options = EngineOptions {
+            dialects: dialects.collect(),
+            classes: self.classes,
+            clock: self.clock,
+            settings: self.settings,
+            lease: self.lease,
+            decide: self.decide,
+            clients: self.clients,
+        };
+        Engine::start(options, registry)
+    }
+}
