@@ -66,6 +66,10 @@ bench: ## Measure the core; make bench ARGS="--referee DIR --karpenter" sets it 
 	$(CARGO) bench --package joiner-core
 	$(if $(ARGS),$(CARGO) xtask bench $(ARGS))
 
+.PHONY: versus
+versus: build ## Run Joiner and Karpenter with its kwok provider, one after the other, on the real control plane.
+	$(CARGO) run --quiet --release --package joiner-testing --bin versus -- --joiner bin/joiner $(ARGS)
+
 ##@ Cluster
 
 .PHONY: manifests

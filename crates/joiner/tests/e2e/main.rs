@@ -17,6 +17,7 @@ mod harness;
 mod budgets;
 mod consolidation;
 mod constraints;
+mod deploy;
 mod drain;
 mod kt;
 mod kt_install;
@@ -41,6 +42,7 @@ fn main() {
         kt_mock::tests(),
         leader::tests(),
         launch::tests(),
+        deploy::tests(),
         replacement::tests(),
         budgets::tests(),
         consolidation::tests(),

@@ -105,16 +105,25 @@ impl World {
 
     /// The same, with further arguments.
     pub(crate) fn join_with(&self, name: &str, more: &[String]) {
+        self.start(name, &self.plane.kubeconfig(), "default", more);
+    }
+
+    /// The same with another account, and with its lease in another namespace.
+    pub(crate) fn join_as(&self, name: &str, kubeconfig: &std::path::Path, namespace: &str) {
+        self.start(name, kubeconfig, namespace, &[]);
+    }
+
+    fn start(&self, name: &str, kubeconfig: &std::path::Path, namespace: &str, more: &[String]) {
         let directory = tempfile::Builder::new()
             .prefix("joiner-e2e-")
             .tempdir()
             .unwrap();
         let program = std::path::Path::new(env!("CARGO_BIN_EXE_joiner"));
-        let kubeconfig = self.plane.kubeconfig().display().to_string();
+        let kubeconfig = kubeconfig.display();
         let arguments = [
             "run",
             &format!("--kubeconfig={kubeconfig}"),
-            "--leader-election-namespace=default",
+            &format!("--leader-election-namespace={namespace}"),
             "--health-probe-bind-address=0",
             "--metrics-bind-address=0",
             "--disruption-period=3s",
