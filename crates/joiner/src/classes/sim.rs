@@ -189,6 +189,10 @@ fn options(
         // A cloud that boots at once has kubelets that are ready at once.
         options.ready_after = options.ready_after.min(options.boot_min);
     }
+    if let Some(timeout) = &spec.registration_timeout {
+        options.registration = Some(duration("spec.registrationTimeout", timeout)?);
+    }
+    options.shows_stock = spec.stock_outs.as_ref().is_none_or(|stock| !stock.hidden);
     let failures = spec.failures.clone().unwrap_or_default();
     if let Some(launch) = &failures.launch {
         options.refused_percent = percent("spec.failures.launch", launch)?;
@@ -253,7 +257,8 @@ mod tests {
             "seed": 7,
             "spotPrices": {"swing": "20%", "every": "1m"},
             "bootTime": {"min": "1s", "max": "2s"},
-            "stockOuts": {"chance": "5%", "every": "3m", "offerings": [{"zone": "sim-b"}]},
+            "registrationTimeout": "40s",
+            "stockOuts": {"chance": "5%", "every": "3m", "hidden": true, "offerings": [{"zone": "sim-b"}]},
             "interruptions": {"chance": "10%", "every": "1h", "notice": "30s"},
             "failures": {"launch": "3%", "registration": "4%"},
         }))
@@ -266,6 +271,8 @@ mod tests {
         assert_eq!(market.spot_life, Some(Duration::from_hours(10)));
         assert_eq!(market.notice, Duration::from_secs(30));
         assert_eq!((options.refused_percent, options.stillborn_percent), (3, 4));
+        assert_eq!(options.registration, Some(Duration::from_secs(40)));
+        assert!(!options.shows_stock);
         let sold_out = |zone: &str| {
             let offerings = options
                 .catalog

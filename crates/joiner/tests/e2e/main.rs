@@ -14,6 +14,7 @@
 
 mod harness;
 
+mod admission;
 mod budgets;
 mod consolidation;
 mod constraints;
@@ -49,6 +50,7 @@ fn main() {
         drain::tests(),
         scale::tests(),
         constraints::tests(),
+        admission::tests(),
     ];
     let trials = tests.into_iter().flatten().collect();
     let conclusion = libtest_mimic::run(&arguments, trials);

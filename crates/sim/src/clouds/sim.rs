@@ -58,6 +58,10 @@ pub struct SimCloudOptions {
     pub boot_min: Duration,
     /// The slowest.
     pub boot_max: Duration,
+    /// How long a machine may take to become a node before it is given up; `None` for ample time.
+    pub registration: Option<Duration>,
+    /// Whether the catalogue shows what is sold out; otherwise that is found out by wanting to buy.
+    pub shows_stock: bool,
     /// From registration to ready.
     pub ready_after: Duration,
     /// From the order to terminate until the machine is gone.
@@ -76,6 +80,8 @@ impl SimCloudOptions {
             market: Market::calm(seed),
             boot_min: Duration::from_secs(20),
             boot_max: Duration::from_mins(1),
+            registration: None,
+            shows_stock: true,
             ready_after: Duration::from_secs(5),
             stop_after: Duration::from_secs(5),
             refused_percent: 0,
@@ -355,6 +361,7 @@ impl Provider for SimCloud {
         for kind in &mut catalog.types {
             for offering in &mut kind.offerings {
                 *offering = inner.options.market.quote(&kind.name, offering, now);
+                offering.available |= !inner.options.shows_stock;
             }
         }
         Ok(catalog)
@@ -419,10 +426,13 @@ impl Provider for SimCloud {
     }
 
     fn timeouts(&self) -> Timeouts {
-        let slowest = self.lock().options.boot_max;
+        let (given, slowest) = {
+            let options = &self.lock().options;
+            (options.registration, options.boot_max)
+        };
         Timeouts {
             launch: Duration::from_mins(5),
-            registration: slowest * 3 + Duration::from_mins(5),
+            registration: given.unwrap_or(slowest * 3 + Duration::from_mins(5)),
         }
     }
 
