@@ -120,9 +120,9 @@ async fn overlays_that_contradict_each_other_are_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_sold_out_is_still_waited_for_after_a_restart() {
+async fn what_failed_is_still_waited_for_after_a_restart() {
     let mut options = SimCloudOptions::calm(built_in(), 1);
-    options.refused_percent = 100;
+    options.stillborn_percent = 100;
     let mut world = World::with(options, Settings::default()).await;
     world.pool("default", |_| ());
     world.deployment("web", 2, "500m", |_| ());
@@ -142,7 +142,7 @@ async fn what_is_sold_out_is_still_waited_for_after_a_restart() {
     let pool = world.api().get(POOLS, "", "default").unwrap();
     let said = condition(&pool, "CapacityAvailable")["message"].to_string();
     let next = notes(&world)[0]["nextTry"].as_str().unwrap().to_owned();
-    assert!(said.contains("is tried at"), "{said}");
+    assert!(said.contains("tries again at"), "{said}");
     let next: jiff::Timestamp = next.parse().unwrap();
     let now = world.api().clock().now();
     assert!(
@@ -160,7 +160,7 @@ async fn what_is_sold_out_is_still_waited_for_after_a_restart() {
         .await;
     let kept = world.engine.as_ref().unwrap().context().backoffs.len();
     assert!(kept >= before, "{kept} of {before} are remembered");
-    world.cloud.change(|options| options.refused_percent = 0);
+    world.cloud.change(|options| options.stillborn_percent = 0);
     world
         .until("all pods run", |world| world.running("web") == 2)
         .await;
