@@ -3,6 +3,8 @@
 CARGO      ?= cargo
 KUBECTL    ?= kubectl
 ARGS       ?=
+IMG        ?= joiner:latest
+DOCKER     ?= docker
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 
 .DEFAULT_GOAL := help
@@ -26,6 +28,14 @@ build: ## Build bin/joiner; bin/controller is the same binary under its other na
 	mkdir -p bin
 	cp $(TARGET_DIR)/release/joiner bin/joiner
 	cp $(TARGET_DIR)/release/joiner bin/controller
+
+.PHONY: docker-build
+docker-build: ## Build the image IMG.
+	$(DOCKER) build --tag $(IMG) .
+
+.PHONY: docker-push
+docker-push: ## Push the image IMG.
+	$(DOCKER) push $(IMG)
 
 ##@ Check
 
@@ -56,6 +66,10 @@ bench: ## Measure the core; make bench ARGS="--referee DIR --karpenter" sets it 
 	$(CARGO) bench --package joiner-core
 	$(if $(ARGS),$(CARGO) xtask bench $(ARGS))
 
+.PHONY: versus
+versus: build ## Run Joiner and Karpenter with its kwok provider, one after the other, on the real control plane.
+	$(CARGO) run --quiet --release --package joiner-testing --bin versus -- --joiner bin/joiner $(ARGS)
+
 ##@ Cluster
 
 .PHONY: manifests
@@ -72,6 +86,18 @@ install: ## Install the CRDs into the current cluster.
 .PHONY: uninstall
 uninstall: ## Remove the CRDs, and with them every object of theirs.
 	$(KUBECTL) delete --ignore-not-found --kustomize config/crd
+
+.PHONY: run
+run: ## Run the controllers on the current cluster, from here: make run ARGS="--mock-mode".
+	$(CARGO) run --release --package joiner -- run $(ARGS)
+
+.PHONY: deploy
+deploy: ## Install everything, with the image IMG.
+	$(KUBECTL) kustomize config/default | sed 's|image: joiner:latest|image: $(IMG)|' | $(KUBECTL) apply --server-side --filename -
+
+.PHONY: undeploy
+undeploy: ## Remove everything, with every object of ours: delete the pools first, so that machines go too.
+	$(KUBECTL) delete --ignore-not-found --kustomize config/default
 
 ##@ Other
 

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
 use crate::client::Client;
-use crate::process::Process;
+use crate::process::{Process, Signal};
 use crate::{Program, controlplane::arguments::Plan};
 
 mod arguments;
@@ -214,6 +214,22 @@ impl ControlPlane {
         })
     }
 
+    /// Sends a signal to one of the programs: an API server that stands still, a scheduler that dies.
+    pub fn signal(&self, program: Program, signal: Signal) -> Result<()> {
+        let process = self
+            .processes
+            .iter()
+            .find(|process| process.name() == program.file_name())
+            .with_context(|| format!("{} was not started", program.file_name()))?;
+        process.signal(signal)
+    }
+
+    /// The last lines of every program's log.
+    pub fn last_words(&self) -> String {
+        let words: Vec<String> = self.processes.iter().map(Process::last_words).collect();
+        words.join("\n")
+    }
+
     fn run(&mut self, program: Program, arguments: &[String]) -> Result<()> {
         let path = self.program(program);
         let process = Process::start(program.file_name(), self.directory.path(), &path, arguments)?;
@@ -238,11 +254,8 @@ impl ControlPlane {
                 Err(reason) => reason,
             };
             if Instant::now() > deadline {
-                let words: Vec<String> = self.processes.iter().map(Process::last_words).collect();
-                bail!(
-                    "{url} was not ready after {START_LIMIT:?} ({reason:#})\n{}",
-                    words.join("\n")
-                );
+                let words = self.last_words();
+                bail!("{url} was not ready after {START_LIMIT:?} ({reason:#})\n{words}");
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }

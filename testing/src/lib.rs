@@ -14,8 +14,11 @@ mod client;
 mod controlplane;
 pub mod differential;
 pub mod kubectl;
+mod mirror;
 mod process;
 
 pub use client::Client;
 pub use controlplane::{Builder, ControlPlane, Namespace};
-pub use xtask::controlplane::Program;
+pub use mirror::{Always, Mirror, Seen};
+pub use process::{Process, Signal};
+pub use xtask::controlplane::{Program, ensure};

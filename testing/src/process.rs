@@ -11,10 +11,11 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail, ensure};
 
-/// `$1` is the directory to remove after an end of the pipe, the rest is the command.
+/// `$0` is the program's name, `$1` the directory to remove after an end of the pipe, the rest is the command.
 ///
 /// Each program of a cluster has its own shell and all of them remove the directory once their own program is dead, so
 /// the last one finds nobody writing in it. When the program ends by itself the directory stays: its log is in there.
@@ -23,6 +24,7 @@ directory=$1; shift
 exec 3<&0
 "$@" 3<&- </dev/null &
 program=$!
+echo "$program" > "$directory/$0.pid"
 ( while read -r line; do :; done
   trap '' TERM          # from here on it must finish, also when the program is dead already
   kill -KILL "$program" 2>/dev/null
@@ -35,18 +37,44 @@ if wait "$watcher" 2>/dev/null; then rm -rf "$directory"; fi
 exit "$code"
 "#;
 
+/// What can be done to a running program from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// It stands still, with all its connections open.
+    Stop,
+    /// It goes on.
+    Continue,
+    /// It is asked to end.
+    Terminate,
+    /// It dies at once.
+    Kill,
+}
+
+impl Signal {
+    fn name(self) -> &'static str {
+        match self {
+            Signal::Stop => "STOP",
+            Signal::Continue => "CONT",
+            Signal::Terminate => "TERM",
+            Signal::Kill => "KILL",
+        }
+    }
+}
+
 /// A running program; stopped (and waited for) when dropped.
 #[derive(Debug)]
-pub(crate) struct Process {
-    name: &'static str,
+pub struct Process {
+    name: String,
     shell: Child,
     log: PathBuf,
+    pid: PathBuf,
 }
 
 impl Process {
-    /// Starts `program`, which writes its output to `<directory>/<name>.log`.
-    pub(crate) fn start(
-        name: &'static str,
+    /// Starts `program`, which writes its output to `<directory>/<name>.log`. The directory is removed when the process
+    /// is stopped or this process ends.
+    pub fn start(
+        name: &str,
         directory: &Path,
         program: &Path,
         arguments: &[String],
@@ -71,26 +99,65 @@ impl Process {
         let shell = command
             .spawn()
             .with_context(|| format!("starting {name} through sh"))?;
-        Ok(Self { name, shell, log })
+        Ok(Self {
+            name: name.to_owned(),
+            shell,
+            log,
+            pid: directory.join(format!("{name}.pid")),
+        })
     }
 
     /// What the program ended with, if it ended by itself.
-    pub(crate) fn ended(&mut self) -> Result<Option<ExitStatus>> {
+    pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
         Ok(self.shell.try_wait()?)
     }
 
+    /// The program's name, as it was given.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The program's process id.
+    pub fn pid(&self) -> Result<u32> {
+        // The shell writes the file first thing, but it need not have done so yet.
+        for _ in 0..100 {
+            let pid = std::fs::read_to_string(&self.pid).unwrap_or_default();
+            if let Some(pid) = pid.strip_suffix('\n') {
+                return Ok(pid.parse()?);
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        bail!("{} has not started", self.name);
+    }
+
+    /// Sends the program a signal.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        let pid = self.pid()?.to_string();
+        let status = Command::new("kill")
+            .args(["-s", signal.name(), &pid])
+            .stderr(Stdio::null())
+            .status()
+            .context("running kill")?;
+        ensure!(status.success(), "{} ({pid}) has ended already", self.name);
+        Ok(())
+    }
+
+    /// Everything that the program has written.
+    pub fn output(&self) -> String {
+        String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned()
+    }
+
     /// The program's name and the last lines of its log, for an error message.
-    pub(crate) fn last_words(&self) -> String {
+    pub fn last_words(&self) -> String {
         const LINES: usize = 25;
-        let text = std::fs::read(&self.log).unwrap_or_default();
-        let text = String::from_utf8_lossy(&text);
+        let text = self.output();
         let lines: Vec<&str> = text.lines().collect();
         let tail = lines[lines.len().saturating_sub(LINES)..].join("\n  ");
         format!("the last lines of {}:\n  {tail}", self.name)
     }
 
     /// Asks the program to end without waiting for it, so that several can end at the same time.
-    pub(crate) fn stop(&mut self) {
+    pub fn stop(&mut self) {
         drop(self.shell.stdin.take());
     }
 }

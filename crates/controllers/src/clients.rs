@@ -105,40 +105,72 @@ struct NotLeader;
 pub struct Fence(Arc<Mutex<Gate>>);
 
 #[derive(Debug)]
-enum Gate {
+struct Gate {
+    open: Open,
+    /// How often it was opened.
+    reign: u64,
+}
+
+#[derive(Debug)]
+enum Open {
     Always,
     Until(Instant),
     Never,
 }
 
+impl Gate {
+    fn holds(&self) -> bool {
+        match self.open {
+            Open::Always => true,
+            Open::Until(until) => Instant::now() < until,
+            Open::Never => false,
+        }
+    }
+}
+
 impl Fence {
     /// Always open: for those who run alone.
     pub fn open() -> Self {
-        Fence(Arc::new(Mutex::new(Gate::Always)))
+        Self::new(Open::Always)
     }
 
     /// Closed until [`Fence::extend`].
     pub fn closed() -> Self {
-        Fence(Arc::new(Mutex::new(Gate::Never)))
+        Self::new(Open::Never)
     }
 
     /// Lets writes through until `until`.
     pub fn extend(&self, until: Instant) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Gate::Until(until);
+        let mut gate = self.gate();
+        if !gate.holds() {
+            gate.reign += 1;
+        }
+        gate.open = Open::Until(until);
     }
 
     /// Lets nothing through from now on.
     pub fn close(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Gate::Never;
+        self.gate().open = Open::Never;
     }
 
     /// Whether writes may begin now.
     pub fn holds(&self) -> bool {
-        match *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
-            Gate::Always => true,
-            Gate::Until(until) => Instant::now() < until,
-            Gate::Never => false,
-        }
+        self.gate().holds()
+    }
+
+    /// The number of the present reign; `None` while writes may not begin. Between two reigns another process may have
+    /// changed anything.
+    pub fn reign(&self) -> Option<u64> {
+        let gate = self.gate();
+        gate.holds().then_some(gate.reign)
+    }
+
+    fn new(open: Open) -> Self {
+        Fence(Arc::new(Mutex::new(Gate { open, reign: 0 })))
+    }
+
+    fn gate(&self) -> std::sync::MutexGuard<'_, Gate> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -310,6 +342,21 @@ mod tests {
         tokio::time::sleep(Duration::from_secs(10)).await;
         assert_eq!(delete().await, Err(WriteError::NotLeader));
         assert!(namespaces(clients.writes.clone()).get("x").await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn every_break_begins_another_reign() {
+        let fence = Fence::closed();
+        assert_eq!(fence.reign(), None);
+        let soon = || Instant::now() + Duration::from_secs(1);
+        fence.extend(soon());
+        let first = fence.reign();
+        fence.extend(soon());
+        assert!(first.is_some() && fence.reign() == first);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(fence.reign(), None);
+        fence.extend(soon());
+        assert!(fence.reign() > first);
     }
 
     #[tokio::test(start_paused = true)]

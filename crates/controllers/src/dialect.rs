@@ -8,6 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 use joiner_core::name::{Labels, Name};
+use joiner_core::problem::Catalog;
 use joiner_providers::{Provider, ProviderError, Uid};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
@@ -120,6 +121,35 @@ pub trait Dialect: Send + Sync {
         "karpenter"
     }
 
+    /// What this family calls an event that the engine calls `reason`.
+    fn word(&self, reason: &'static str) -> &'static str {
+        reason
+    }
+
+    /// What to tell users when a machine has come from one state to another: a reason and a sentence.
+    fn milestone(
+        &self,
+        _before: &MachineRecord,
+        _after: &MachineRecord,
+    ) -> Option<(&'static str, String)> {
+        None
+    }
+
+    /// Whether objects of this family say what they cost and how many pods they hold, and want it kept up to date.
+    fn keeps_prices(&self) -> bool {
+        false
+    }
+
+    /// What of a pool's status is still there when its object is read back: the rest is no reason to write.
+    fn shown(&self, status: PoolStatus) -> PoolStatus {
+        status
+    }
+
+    /// Where users of this family write a requirement on a label.
+    fn field(&self, label: &str) -> String {
+        format!("the requirement on {label}")
+    }
+
     /// Streams of everything that it reads.
     fn watch(&self, clients: &Clients) -> Vec<Watch>;
 
@@ -171,6 +201,16 @@ pub trait Dialect: Send + Sync {
     /// Metadata that the family keeps on its pools and machines to tell drift; what is to be changed, if anything.
     fn stamp(&self, _pool: &PoolRecord, _machine: &MachineRecord) -> Option<MetadataChange> {
         None
+    }
+
+    /// Notes something on a pool object, or takes a note off. `None` if this family has no place for notes.
+    async fn annotate_pool(
+        &self,
+        _pool: &PoolRecord,
+        _key: &str,
+        _value: Option<&str>,
+    ) -> Result<Option<PoolRecord>, WriteError> {
+        Ok(None)
     }
 
     /// Sees to it that the pool object carries what [`Dialect::stamp`] compares with. `None` if it does already.
@@ -226,6 +266,11 @@ pub trait Secrets: Send + Sync {
 pub trait ClassFactory: Send + Sync {
     /// Which classes.
     fn kind(&self) -> ClassKind;
+
+    /// What the status of a class says beside its conditions.
+    fn status(&self, catalog: &Catalog) -> serde_json::Value {
+        serde_json::json!({"instanceTypes": catalog.types.len()})
+    }
 
     /// A provider for the class. Errors are put on the class's pools as the reason why they do not buy.
     async fn build(

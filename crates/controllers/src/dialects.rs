@@ -1,3 +1,5 @@
 //! Families of custom resources, one module each.
 
+mod convert;
 pub mod karpenter;
+pub mod karpetrack;

@@ -74,6 +74,15 @@ impl Events {
         }
     }
 
+    /// The same, in another's name.
+    #[must_use]
+    pub fn by(&self, source: &'static str) -> Self {
+        Events {
+            source,
+            ..self.clone()
+        }
+    }
+
     /// Says something about an object, unless it was said a moment ago.
     pub fn say(&self, about: &ObjectRef, severity: Severity, reason: &'static str, message: &str) {
         let now = self.clock.now();

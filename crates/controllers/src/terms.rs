@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use joiner_core::labels;
+use joiner_core::money::Money;
 use joiner_core::name::{Labels, Name};
 use joiner_core::problem::{Catalog, InstanceType, Offering};
+use joiner_core::requirement::Expression;
 use joiner_core::requirements::Requirements;
 
 use crate::backoff::Subject;
@@ -23,9 +25,8 @@ pub(crate) fn terms(context: &Context, world: &World, now: Timestamp) -> Terms {
         buffers: crate::buffers::room(world),
         ..Terms::default()
     };
-    let mut overlays: Vec<&Arc<OverlayRecord>> = world.overlays.iter().collect();
-    // karpenter: the heaviest wins, then the later name.
-    overlays.sort_by_key(|one| std::cmp::Reverse((one.weight, one.key.name.clone())));
+    context.learned.look(world);
+    let overlays = crate::overlays::accepted(context, world);
     for pool in world.pools.iter() {
         if let Some(reason) = closed(context, world, pool, now) {
             terms.closed.insert(pool.id().clone(), reason);
@@ -40,7 +41,8 @@ pub(crate) fn terms(context: &Context, world: &World, now: Timestamp) -> Terms {
         };
         let mut catalog = (*catalog).clone();
         context.backoffs.close_offerings(&mut catalog, now);
-        if overlays.is_empty() {
+        context.learned.correct(&base, &mut catalog);
+        if overlays.is_empty() && pool.max_price.is_none() {
             terms
                 .catalogs
                 .entry(base)
@@ -48,6 +50,10 @@ pub(crate) fn terms(context: &Context, world: &World, now: Timestamp) -> Terms {
             continue;
         }
         overlay(&mut catalog, pool, &overlays);
+        let offerings = catalog.types.iter_mut().flat_map(|one| &mut one.offerings);
+        for offering in offerings {
+            offering.available &= pool.max_price.is_none_or(|most| offering.price <= most);
+        }
         catalog.name = format!("{base}#{}", pool.id()).into();
         terms
             .pool_catalogs
@@ -75,6 +81,9 @@ fn closed(context: &Context, world: &World, pool: &PoolRecord, now: Timestamp) -
     }
     if let Some(invalid) = &pool.invalid {
         return Some(invalid.clone());
+    }
+    if world.namesake(pool).is_some() {
+        return Some(format!("another pool is called {} too", pool.id()));
     }
     let class = world.classes.get(&pool.class).map(AsRef::as_ref);
     if let Some((_, said)) = context.classes.unusable(&pool.class, class) {
@@ -122,7 +131,11 @@ fn overlay(catalog: &mut Catalog, pool: &PoolRecord, overlays: &[&Arc<OverlayRec
     }
 }
 
-fn offering_labels(shape: &InstanceType, offering: &Offering, pool: &PoolRecord) -> Labels {
+pub(crate) fn offering_labels(
+    shape: &InstanceType,
+    offering: &Offering,
+    pool: &PoolRecord,
+) -> Labels {
     let capacity_type: &str = offering.capacity_type.into();
     let mut all = pool.pool.labels.clone();
     all.extend(shape.labels.clone());
@@ -138,4 +151,69 @@ fn offering_labels(shape: &InstanceType, offering: &Offering, pool: &PoolRecord)
         }
     }
     all
+}
+
+/// Why nothing that is for sale is what a pool asks for, if so: a word for programs and a sentence for people.
+pub(crate) fn mismatch(context: &Context, pool: &PoolRecord) -> Option<(&'static str, String)> {
+    let catalog = context.classes.slot(&pool.class)?.catalog()?;
+    if catalog.types.is_empty() || !catalog.ranges.is_empty() {
+        return None;
+    }
+    let offers = |wanted: &[Expression]| -> Vec<Money> {
+        let Ok(wanted) = Requirements::parse(wanted) else {
+            return Vec::new();
+        };
+        let kinds = catalog.types.iter();
+        kinds
+            .flat_map(|kind| kind.offerings.iter().map(move |offering| (kind, offering)))
+            .filter(|(kind, offering)| {
+                let has = Requirements::from_labels(&offering_labels(kind, offering, pool));
+                has.compatible(&wanted, |_| false).is_ok()
+            })
+            .map(|(_, offering)| offering.price)
+            .collect()
+    };
+    let dialect = context.dialect(&pool.key)?;
+    let wanted = &pool.pool.requirements;
+    if let Some(cheapest) = offers(wanted).into_iter().min() {
+        let most = pool.max_price.filter(|most| cheapest > *most)?;
+        let said = format!(
+            "the cheapest machine that the pool may buy costs {cheapest} an hour now, and it may cost {most} at most"
+        );
+        return Some(("AboveMaxPrice", said));
+    }
+    let alone = wanted
+        .iter()
+        .find(|one| offers(std::slice::from_ref(one)).is_empty());
+    let said = match alone {
+        None => "nothing that is for sale meets all requirements of the pool".to_owned(),
+        Some(one) => {
+            let values: Vec<&str> = one.values.iter().map(AsRef::as_ref).collect();
+            format!(
+                "{} ({} {}) leaves nothing to buy: {} has {}",
+                dialect.field(&one.key),
+                one.operator,
+                values.join(", "),
+                pool.class,
+                on_sale(&catalog, pool, &one.key)
+            )
+        }
+    };
+    Some(("NoMatchingOffering", said))
+}
+
+/// The values that a label has in a catalogue.
+fn on_sale(catalog: &Catalog, pool: &PoolRecord, key: &str) -> String {
+    let mut values: Vec<Name> = catalog
+        .types
+        .iter()
+        .flat_map(|kind| kind.offerings.iter().map(move |offering| (kind, offering)))
+        .filter_map(|(kind, offering)| offering_labels(kind, offering, pool).remove(key))
+        .collect();
+    values.sort();
+    values.dedup();
+    match values.as_slice() {
+        [] => "no such label".to_owned(),
+        some => some.join(", "),
+    }
 }

@@ -14,6 +14,7 @@ mod budgets;
 mod candidate;
 mod consolidate;
 mod forced;
+mod market;
 mod settle;
 mod trial;
 mod worth;

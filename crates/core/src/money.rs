@@ -26,6 +26,12 @@ impl Money {
         Money(nanos)
     }
 
+    /// Rounded to millionths of a dollar, as objects show it.
+    #[must_use]
+    pub const fn to_micros(self) -> Self {
+        Money(self.0.saturating_add(500).div_euclid(1000) * 1000)
+    }
+
     /// From dollars, rounded to the nearest billionth; what is not a number counts as nothing.
     #[expect(clippy::cast_possible_truncation, reason = "float casts saturate")]
     pub fn from_dollars(dollars: f64) -> Self {

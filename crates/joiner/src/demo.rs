@@ -11,18 +11,21 @@ use std::path::Path;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use joiner_api::Dialect as Family;
 use joiner_controllers::clients::{Clients, Fence};
 use joiner_controllers::clock::Clock;
-use joiner_controllers::dialects::karpenter::Karpenter;
-use joiner_controllers::{Engine, EngineOptions, Settings};
+use joiner_controllers::dialects::karpetrack::KarpetrackOptions;
+use joiner_controllers::tasks::Tasks;
+use joiner_controllers::{Engine, Settings};
 use joiner_sim::api::Status;
 use joiner_sim::cluster::{Cluster, ClusterOptions};
 use prometheus_client::registry::Registry;
 
-use crate::args::DemoArgs;
+use crate::args::{DemoArgs, LogFormat};
+use crate::classes::sim::SimClasses;
 use crate::failure::Failure;
-use crate::simclass::{SIM, SimClasses};
 use crate::telemetry;
+use crate::wiring::{SERVED, Wiring};
 
 /// The cluster's clock is the engine's.
 struct ClusterClock(joiner_sim::clock::Clock);
@@ -35,7 +38,7 @@ impl Clock for ClusterClock {
 
 /// Runs the command until it is interrupted.
 pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
-    telemetry::start("warn");
+    telemetry::start("warn", LogFormat::default());
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -56,10 +59,12 @@ async fn play(args: &DemoArgs) -> Result<(), Failure> {
         .await
         .map_err(|source| Failure::Listen {
             address: args.listen,
+            flag: "--listen",
             source,
         })?;
     furnish(&cluster, args.seed).map_err(|refused| Failure::Demo(refused.to_string()))?;
-    let engine = engine(&cluster, args.seed);
+    let clouds = Tasks::new();
+    let engine = engine(&cluster, args.seed, &clouds);
     kubeconfig::write(&args.kubeconfig, port.address())?;
     welcome(&args.kubeconfig, port.address()).map_err(Failure::stdout)?;
     let ticker = ticker::run(cluster.api());
@@ -69,29 +74,34 @@ async fn play(args: &DemoArgs) -> Result<(), Failure> {
         told = ticker => told.map_err(Failure::stdout)?,
     }
     engine.stop().await;
+    clouds.stop().await;
     cluster.stop().await;
     Ok(())
 }
 
 /// Joiner itself, on this cluster and its simulated cloud.
-fn engine(cluster: &Cluster, seed: u64) -> Engine {
+fn engine(cluster: &Cluster, seed: u64, clouds: &Tasks) -> Engine {
     let clients = Clients::over(cluster.server(), Fence::open());
     let clock = cluster.api().clock().clone();
     let rack = Arc::new(cluster.kubelets().clone());
-    let classes = SimClasses::new(clients.reads.clone(), clock.clone(), rack);
-    let options = EngineOptions {
-        dialects: vec![Arc::new(Karpenter::new(clients.clone(), vec![SIM]))],
-        classes: vec![Arc::new(classes)],
+    let reads = clients.reads.clone();
+    let classes = SimClasses::new(reads, clock.clone(), rack, clouds.clone());
+    let wiring = Wiring {
+        clients,
         clock: Arc::new(ClusterClock(clock)),
+        families: SERVED
+            .iter()
+            .filter(|one| one.family == Family::Karpenter)
+            .collect(),
+        karpetrack: KarpetrackOptions::new(""),
+        classes: vec![Arc::new(classes)],
         settings: Settings {
             seed,
             ..Settings::default()
         },
         lease: None,
-        decide: None,
-        clients,
     };
-    Engine::start(options, &mut Registry::default())
+    wiring.start(&mut Registry::default())
 }
 
 /// Custom resources, a cloud, a pool, and something to run.

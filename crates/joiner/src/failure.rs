@@ -35,19 +35,28 @@ pub(crate) enum Failure {
         /// Where and why.
         source: Box<ReadError>,
     },
-    /// The demo's port cannot be had.
-    #[error(
-        "cannot listen on {address}: {source}; choose another with --listen, or port 0 for any"
-    )]
+    /// A port cannot be had.
+    #[error("cannot listen on {address}: {source}; choose another with {flag}, or port 0 for any")]
     Listen {
         /// Where.
         address: SocketAddr,
+        /// The flag that says where.
+        flag: &'static str,
         /// Why.
         source: io::Error,
     },
     /// The embedded cluster refused something of the demo's: a fault of Joiner.
     #[error("the demo could not be set up: {0}")]
     Demo(String),
+    /// The command line makes no sense in a way that only shows later.
+    #[error("{0}")]
+    Usage(String),
+    /// The cluster cannot be reached, or does not let us in.
+    #[error("{0}")]
+    Cluster(String),
+    /// The machine refuses what every program needs.
+    #[error("{0}")]
+    System(io::Error),
     /// Prices cannot be had.
     #[error("{0}")]
     Prices(String),
@@ -69,10 +78,13 @@ impl Failure {
             Failure::Read { .. }
             | Failure::Write { .. }
             | Failure::Listen { .. }
+            | Failure::System(_)
             | Failure::Prices(_) => 1,
+            Failure::Usage(_) => 2,
             Failure::Malformed { .. } | Failure::Manifest(_) => 3,
             Failure::Unplaced(_) => 4,
             Failure::Invalid(_) | Failure::Demo(_) => 5,
+            Failure::Cluster(_) => 6,
         }
     }
 

@@ -1,16 +1,19 @@
 //! The Joiner binary: command line, wiring, serving.
 
 mod args;
+mod classes;
 mod consolidate;
 mod crds;
 mod demo;
 mod failure;
 mod input;
+mod kubelets;
 mod manifests;
 mod plan;
 mod prices;
-mod simclass;
+mod run;
 mod telemetry;
+mod wiring;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -18,9 +21,10 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
-    let args = args::Args::parse();
+    let args = args::Args::parse_from(args::under_either_name(std::env::args_os()));
     let done = match args.command {
         args::Command::Demo(demo) => demo::run(&demo),
+        args::Command::Run(run) => run::run(&run),
         args::Command::Plan(plan) => plan::run(&plan),
         args::Command::Consolidate(consolidate) => consolidate::run(&consolidate),
         args::Command::Crds(crds) => crds::run(&crds),

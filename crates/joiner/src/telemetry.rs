@@ -4,16 +4,27 @@ use std::io::IsTerminal as _;
 
 use tracing_subscriber::EnvFilter;
 
+use crate::args::LogFormat;
+
 /// Starts logging to standard error.
-pub(crate) fn start(default: &str) {
+pub(crate) fn start(default: &str, format: LogFormat) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
     let logs = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr);
+    let terminal = std::io::stderr().is_terminal();
+    let text = match format {
+        LogFormat::Auto => terminal,
+        LogFormat::Text => true,
+        LogFormat::Json => false,
+    };
     // A second start in one process keeps the first.
-    let _ = if std::io::stderr().is_terminal() {
-        logs.compact().with_target(false).try_init()
+    let _ = if text {
+        logs.with_ansi(terminal)
+            .compact()
+            .with_target(false)
+            .try_init()
     } else {
-        logs.json().try_init()
+        logs.json().flatten_event(true).try_init()
     };
 }

@@ -42,12 +42,17 @@ pub struct LaunchRequest {
     pub capacity: Resources,
     /// Labels for the node, where the cloud can set them before it joins.
     pub labels: Labels,
-    /// Taints for the node, likewise.
+    /// Taints for the node that stay, likewise.
     pub taints: Vec<Taint>,
+    /// Taints that the node comes with and somebody takes off once it is ready. A cloud that can only put taints on
+    /// after the node has joined must leave these alone: it would bring them back for good.
+    pub startup_taints: Vec<Taint>,
+    /// What it may cost at most, in dollars per hour, where the price is not fixed.
+    pub max_price: Option<Money>,
 }
 
 /// How far a machine has come.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MachineState {
     /// Asked for: being made, queued, in an auction. Says what is known.
     Pending(String),
@@ -60,7 +65,7 @@ pub enum MachineState {
 }
 
 /// How to tell which node a machine became, strongest first. Names and addresses are not enough: clouds reuse them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NodeLink {
     /// The node's `spec.providerID`.
     ProviderId(Name),
@@ -78,7 +83,7 @@ pub enum NodeLink {
 }
 
 /// A machine that this cluster owns.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// What the cloud calls it.
     pub id: MachineId,

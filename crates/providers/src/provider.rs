@@ -81,6 +81,11 @@ pub trait Provider: Send + Sync {
         Ok(Vec::new())
     }
 
+    /// What is wrong although it still works: prices that are not of today, a list that could not be renewed.
+    async fn concern(&self) -> Option<String> {
+        None
+    }
+
     /// How long things take.
     fn timeouts(&self) -> Timeouts {
         Timeouts::default()

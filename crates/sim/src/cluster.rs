@@ -17,7 +17,6 @@ mod quantity;
 mod queue;
 mod recorder;
 mod scheduler;
-mod selector;
 mod task;
 pub mod workloads;
 

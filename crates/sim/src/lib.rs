@@ -8,3 +8,4 @@ pub mod cluster;
 pub mod faults;
 pub mod patch;
 pub mod schema;
+mod selector;

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::condition::Condition;
-use crate::text::{Price, Quantity};
+use crate::text::{Price, Quantity, ResourceList};
 
 /// Which server is wanted.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -143,6 +143,15 @@ pub struct SpotNodeStatus {
     /// How many pods run on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocated_pods: Option<i32>,
+    /// When a pod last came or went.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_pod_event_time: Option<Time>,
+    /// What the server has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<ResourceList>,
+    /// What of it pods can have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allocatable: Option<ResourceList>,
     /// What holds of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "crate::schema::conditions")]

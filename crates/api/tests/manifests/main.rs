@@ -1,12 +1,7 @@
 //! Manifests: what must be accepted is read without loss, what must be refused is refused with the field named.
 //!
 //! `config/samples` and `accepted.yaml` are accepted, `refused.yaml` is refused: by the checks in the types, by the
-//! schemas and rules of our CRDs as the embedded API server applies them, and by a real API server. The last needs one
-//! and is ignored by default:
-//!
-//! ```sh
-//! KUBECONFIG=… KUBECTL=… cargo test -p joiner-api --test manifests -- --ignored
-//! ```
+//! schemas and rules of our CRDs as the embedded API server applies them, and by a real API server.
 
 #![expect(
     clippy::unwrap_used,

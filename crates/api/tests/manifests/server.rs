@@ -2,13 +2,28 @@
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
+use std::sync::LazyLock;
+
+use joiner_testing::{ControlPlane, Program};
+use tokio::runtime::Runtime;
 
 use super::cases::{accepted, refused};
 
+/// An API server with our definitions; it ends with this process.
+static SERVER: LazyLock<ControlPlane> = LazyLock::new(|| {
+    let runtime = Runtime::new().unwrap();
+    let server = runtime.block_on(ControlPlane::start()).unwrap();
+    install_crds(&server);
+    server
+});
+
 /// Runs kubectl with a manifest on its standard input.
-fn kubectl(arguments: &[&str], input: &str) -> Result<String, String> {
-    let program = std::env::var("KUBECTL").unwrap_or_else(|_| "kubectl".to_owned());
-    let mut child = Command::new(program)
+fn kubectl(server: &ControlPlane, arguments: &[&str], input: &str) -> Result<String, String> {
+    let mut child = Command::new(server.program(Program::Kubectl))
+        .arg("--kubeconfig")
+        .arg(server.kubeconfig())
+        .arg("--cache-dir")
+        .arg(server.directory().join("kubectl-cache"))
         .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -30,14 +45,16 @@ fn kubectl(arguments: &[&str], input: &str) -> Result<String, String> {
     }
 }
 
-fn install_crds() {
+fn install_crds(server: &ControlPlane) {
     let crds = joiner_api::to_yaml_stream(&joiner_api::crds(None)).unwrap();
     kubectl(
+        server,
         &["apply", "--server-side", "--force-conflicts", "-f", "-"],
         &crds,
     )
     .unwrap();
     kubectl(
+        server,
         &[
             "wait",
             "--for=condition=Established",
@@ -51,33 +68,28 @@ fn install_crds() {
 }
 
 #[test]
-#[ignore = "needs a real API server: set KUBECONFIG and KUBECTL"]
 fn a_real_server_accepts_the_crds_and_every_accepted_manifest() {
-    install_crds();
-    // Already there when the tests run twice.
-    let _ = kubectl(&["create", "namespace", "kubenodesmith"], "");
+    kubectl(&SERVER, &["create", "namespace", "kubenodesmith"], "").unwrap();
     for (file, manifest) in accepted() {
         if manifest["kind"] == "Kustomization" {
             continue;
         }
         let arguments = ["apply", "--dry-run=server", "--validate=strict", "-f", "-"];
-        if let Err(error) = kubectl(&arguments, &manifest.to_string()) {
+        if let Err(error) = kubectl(&SERVER, &arguments, &manifest.to_string()) {
             panic!("{file}: {error}");
         }
     }
 }
 
 #[test]
-#[ignore = "needs a real API server: set KUBECONFIG and KUBECTL"]
 fn a_real_server_refuses_every_refused_manifest_with_the_field_named() {
-    install_crds();
     let mut problems = Vec::new();
     for case in refused() {
         if let Some(before) = &case.before {
-            kubectl(&["apply", "-f", "-"], &before.to_string()).unwrap();
+            kubectl(&SERVER, &["apply", "-f", "-"], &before.to_string()).unwrap();
         }
         let arguments = ["apply", "--dry-run=server", "--validate=strict", "-f", "-"];
-        match kubectl(&arguments, &case.manifest.to_string()) {
+        match kubectl(&SERVER, &arguments, &case.manifest.to_string()) {
             Ok(_) => problems.push(format!("{}: accepted", case.what)),
             Err(error) if error.contains(&case.field) && error.contains(&case.says) => {}
             Err(error) => problems.push(format!(
@@ -86,7 +98,7 @@ fn a_real_server_refuses_every_refused_manifest_with_the_field_named() {
             )),
         }
         if let Some(before) = &case.before {
-            kubectl(&["delete", "-f", "-"], &before.to_string()).unwrap();
+            kubectl(&SERVER, &["delete", "-f", "-"], &before.to_string()).unwrap();
         }
     }
     assert!(problems.is_empty(), "{}", problems.join("\n"));

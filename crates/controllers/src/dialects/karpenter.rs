@@ -1,6 +1,5 @@
 //! Karpenter's own kinds: NodePool and NodeClaim, with node classes of any kind that there is a provider for.
 
-mod convert;
 mod hash;
 mod machine;
 mod pool;
@@ -19,6 +18,7 @@ use serde_json::json;
 
 pub use hash::VERSION as HASH_VERSION;
 
+use super::convert;
 use crate::clients::{Clients, WriteError};
 use crate::dialect::{ClassKind, Dialect, Malformed, ObjectRef, Sighting, Watch, Window};
 use crate::record::{
@@ -62,6 +62,24 @@ impl Karpenter {
 
     fn pools(&self) -> Api<NodePool> {
         Api::all(self.clients.writes.clone())
+    }
+
+    async fn annotate(
+        &self,
+        pool: &PoolRecord,
+        annotations: serde_json::Value,
+    ) -> Result<Option<PoolRecord>, WriteError> {
+        let patch = json!({"metadata": {"uid": &*pool.uid, "annotations": annotations}});
+        let written = self
+            .pools()
+            .patch(
+                &pool.key.name,
+                &PatchParams::default(),
+                &Patch::Merge(patch),
+            )
+            .await?;
+        let supported = self.supports(&written);
+        pool::lower(&written, supported).map_err(WriteError::Refused)
     }
 
     fn supports(&self, pool: &NodePool) -> bool {
@@ -126,7 +144,7 @@ impl Dialect for Karpenter {
         let overlays = guarded(
             Api::all(client()),
             Need::Optional,
-            |overlay: NodeOverlay| terms::lower_overlay(&overlay),
+            |overlay: NodeOverlay| Ok::<_, String>(terms::lower_overlay(&overlay)),
         );
         let buffers = guarded(
             Api::all(client()),
@@ -181,11 +199,11 @@ impl Dialect for Karpenter {
     }
 
     fn machine_ref(&self, machine: &MachineRecord) -> ObjectRef {
-        convert::object_ref("NodeClaim", &machine.key, &machine.uid.0)
+        convert::object_ref("karpenter.sh/v1", "NodeClaim", &machine.key, &machine.uid.0)
     }
 
     fn pool_ref(&self, pool: &PoolRecord) -> ObjectRef {
-        convert::object_ref("NodePool", &pool.key, &pool.uid)
+        convert::object_ref("karpenter.sh/v1", "NodePool", &pool.key, &pool.uid)
     }
 
     async fn create_machine(&self, machine: &NewMachine) -> Result<MachineRecord, WriteError> {
@@ -219,7 +237,7 @@ impl Dialect for Karpenter {
                 Some(all)
             }
         };
-        let patch = machine::metadata_patch(machine, change, finalizers);
+        let patch = convert::metadata_patch(machine, change, finalizers);
         let written = self
             .claims()
             .patch(
@@ -287,17 +305,16 @@ impl Dialect for Karpenter {
         let Some(stamps) = hash::pool_stamp(pool) else {
             return Ok(None);
         };
-        let patch = json!({"metadata": {"uid": &*pool.uid, "annotations": stamps}});
-        let written = self
-            .pools()
-            .patch(
-                &pool.key.name,
-                &PatchParams::default(),
-                &Patch::Merge(patch),
-            )
-            .await?;
-        let supported = self.supports(&written);
-        pool::lower(&written, supported).map_err(WriteError::Refused)
+        self.annotate(pool, json!(stamps)).await
+    }
+
+    async fn annotate_pool(
+        &self,
+        pool: &PoolRecord,
+        key: &str,
+        value: Option<&str>,
+    ) -> Result<Option<PoolRecord>, WriteError> {
+        self.annotate(pool, json!({ key: value })).await
     }
 
     fn template_drift(&self, pool: &PoolRecord, machine: &MachineRecord) -> Option<String> {

@@ -19,6 +19,10 @@ pub mod kinds {
     pub const DRIFTED: &str = "Drifted";
     /// The machine is to go, and why.
     pub const DISRUPTION_REASON: &str = "DisruptionReason";
+    /// The node has been quiet for long enough to go if that saves money.
+    pub const CONSOLIDATABLE: &str = "Consolidatable";
+    /// The node has what was bought.
+    pub const CONSISTENT_STATE_FOUND: &str = "ConsistentStateFound";
     /// No pod is left that has to go.
     pub const DRAINED: &str = "Drained";
     /// No volume is attached any more.
@@ -33,6 +37,8 @@ pub mod kinds {
     pub const NODE_REGISTRATION_HEALTHY: &str = "NodeRegistrationHealthy";
     /// A pool can buy everything that it would like to; names the next try where it cannot.
     pub const CAPACITY_AVAILABLE: &str = "CapacityAvailable";
+    /// What a pool's cloud sells, and for how much, is known as of now; says since when it is not.
+    pub const CATALOG_CURRENT: &str = "CatalogCurrent";
 
     /// What a machine goes through, in order.
     pub const LIFECYCLE: [&str; 3] = [LAUNCHED, REGISTERED, INITIALIZED];

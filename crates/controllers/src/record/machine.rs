@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use joiner_core::money::Money;
 use joiner_core::name::{Labels, Name};
 use joiner_core::plan::Purchase;
 use joiner_core::problem::DisruptionReason;
@@ -29,6 +30,10 @@ pub mod annotations {
     pub const REPLACES: &str = "joiner.dev/replaces";
     /// `"true"` on a pool: it neither buys nor takes away.
     pub const PAUSED: &str = "joiner.dev/paused";
+    /// What a pool waits for and until when: a JSON list, kept so that a restart does not forget it.
+    pub const WAITING: &str = "joiner.dev/waiting";
+    /// Dollars per hour that were agreed, for people.
+    pub const PRICE: &str = "joiner.dev/price";
     /// When every pod is gone at the latest.
     pub const TERMINATION_TIMESTAMP: &str = "karpenter.sh/nodeclaim-termination-timestamp";
     /// `"true"` on a node or machine: leave it alone.
@@ -76,7 +81,7 @@ pub struct MachineStatus {
     /// Node that it became.
     pub node: Option<Name>,
     /// Dollars per hour, if known.
-    pub price: Option<joiner_core::money::Money>,
+    pub price: Option<Money>,
     /// What it has.
     pub capacity: Resources,
     /// What of it pods can have.
@@ -85,6 +90,10 @@ pub struct MachineStatus {
     pub conditions: Conditions,
     /// When a pod last came or went.
     pub last_pod_event: Option<Timestamp>,
+    /// When its price was last looked up; only families whose objects say what they cost have it.
+    pub price_checked: Option<Timestamp>,
+    /// How many pods are on its node; likewise.
+    pub pods: Option<u32>,
 }
 
 /// A machine object.
@@ -126,6 +135,8 @@ pub struct MachineRecord {
     pub expire_after: Option<SignedDuration>,
     /// How long its drain may last.
     pub termination_grace: Option<SignedDuration>,
+    /// What it may cost at most, in dollars per hour, where that is not fixed when it is bought.
+    pub max_price: Option<Money>,
     /// What to buy, best first.
     pub offers: Arc<Vec<Offer>>,
     /// What has become of it.

@@ -19,6 +19,8 @@ pub struct PoolStatus {
     pub resources: Resources,
     /// How many machines it has.
     pub nodes: u32,
+    /// What all its machines together cost, in dollars per hour; only families whose objects say so have it.
+    pub cost: Option<Money>,
     /// Generation of its node class that was last seen.
     pub class_generation: Option<i64>,
     /// Whether it is healthy and ready to buy.
@@ -44,6 +46,8 @@ pub struct PoolRecord {
     pub pool: Pool,
     /// Node class that it buys from.
     pub class: ClassKey,
+    /// What one of its machines may cost at most, in dollars per hour.
+    pub max_price: Option<Money>,
     /// Neither buys nor takes away.
     pub paused: bool,
     /// Why its settings make no sense.
@@ -126,6 +130,8 @@ pub struct OverlayRecord {
     pub price: Option<PriceRule>,
     /// What their machines have beside what the catalogue says.
     pub capacity: Resources,
+    /// Why its settings make no sense: then it changes nothing.
+    pub invalid: Option<String>,
     /// Its conditions so far.
     pub conditions: Conditions,
 }

@@ -219,7 +219,10 @@ impl World {
             capacity,
             allocatable,
             pods: Vec::new(),
-            instance_type: label(labels::INSTANCE_TYPE),
+            // Some clouds write a word of their own over the label; what was bought stands on the machine object.
+            instance_type: machine
+                .and_then(|machine| machine.labels.get(labels::INSTANCE_TYPE).cloned())
+                .unwrap_or_else(|| label(labels::INSTANCE_TYPE)),
             capacity_type: label(labels::CAPACITY_TYPE).parse().unwrap_or_default(),
             price: machine.and_then(|machine| price(machine, terms)),
             created: Some(machine.map_or(node.created, |machine| machine.created)),
@@ -300,7 +303,7 @@ fn fill(
 }
 
 /// What a machine costs now: as its catalogue says, else as was agreed.
-fn price(machine: &MachineRecord, terms: &Terms) -> Option<Money> {
+pub(crate) fn price(machine: &MachineRecord, terms: &Terms) -> Option<Money> {
     let label = |key: &str| {
         machine
             .labels

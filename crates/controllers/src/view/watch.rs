@@ -17,8 +17,9 @@ use crate::dialect::{Event, Malformed};
 
 /// The first wait after an error, and the longest: an outage of the API server is noticed to be over within it.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(15));
-/// How long to wait before asking again for a kind that the cluster does not have.
-const ABSENT: Duration = Duration::from_mins(1);
+/// The first wait before asking again for a kind that the cluster does not have, and the longest: definitions are often
+/// installed one after the other, and rarely much later.
+const ABSENT: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
 
 /// Whether a cluster must have a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,9 +88,26 @@ where
     K::DynamicType: Clone,
     T: Send + 'static,
 {
+    events_of(api, watcher::Config::default(), kind, need, lower)
+}
+
+/// Watches some objects of any type.
+pub fn events_of<K, T>(
+    api: Api<K>,
+    which: watcher::Config,
+    kind: &'static str,
+    need: Need,
+    lower: impl Fn(K) -> Result<T, Malformed> + Send + Sync + 'static,
+) -> BoxStream<'static, Event<T>>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    K::DynamicType: Clone,
+    T: Send + 'static,
+{
     let source = Source {
-        watch: watcher(api, watcher::Config::default()).boxed(),
+        watch: watcher(api, which).boxed(),
         wait: RETRY.0,
+        absent: None,
         queued: VecDeque::new(),
         kind,
         need,
@@ -106,6 +124,8 @@ where
 struct Source<K, T, L> {
     watch: BoxStream<'static, watcher::Result<watcher::Event<K>>>,
     wait: Duration,
+    /// How long to wait for a kind that is not there.
+    absent: Option<Duration>,
     queued: VecDeque<Event<T>>,
     kind: &'static str,
     need: Need,
@@ -128,6 +148,7 @@ where
                 Ok(watcher::Event::Init) => started = true,
                 Ok(event) => {
                     self.wait = RETRY.0;
+                    self.absent = None;
                     let event = self.read(event);
                     if !started {
                         return Some(event);
@@ -137,11 +158,12 @@ where
                 }
                 Err(error) if self.need == Need::Optional && is_absent(&error) => {
                     debug!(kind = self.kind, "the cluster does not have this kind");
-                    if self.wait == ABSENT {
-                        tokio::time::sleep(ABSENT).await;
+                    if let Some(wait) = self.absent {
+                        tokio::time::sleep(wait).await;
+                        self.absent = Some((wait * 2).min(ABSENT.1));
                         continue;
                     }
-                    self.wait = ABSENT;
+                    self.absent = Some(ABSENT.0);
                     self.queued.push_back(Event::Complete);
                     return Some(Event::Started);
                 }

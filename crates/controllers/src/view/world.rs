@@ -181,6 +181,11 @@ impl World {
         self.pools.iter().find(|pool| &**pool.id() == id)
     }
 
+    /// Another pool, of another family, that has the same id and comes first: two of them cannot be told apart.
+    pub fn namesake(&self, pool: &PoolRecord) -> Option<&Arc<PoolRecord>> {
+        self.pool(pool.id()).filter(|first| first.key != pool.key)
+    }
+
     /// How many different pod specs there are.
     pub fn specs(&self) -> usize {
         self.specs.len()
@@ -391,8 +396,9 @@ impl World {
                     let last = self.pod_events.entry(node.clone()).or_insert(when);
                     *last = when.max(*last);
                 }
-                if let Some(machine) = self.machines_by_node.get(node) {
-                    touched.push(Touched::Machine(machine.clone()));
+                match self.machines_by_node.get(node) {
+                    Some(machine) => touched.push(Touched::Machine(machine.clone())),
+                    None => touched.push(Touched::Room),
                 }
             }
         }

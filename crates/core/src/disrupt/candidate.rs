@@ -4,6 +4,7 @@
 
 use jiff::Timestamp;
 
+use super::market::Markets;
 use super::settle::Settled;
 use crate::money::Money;
 use crate::problem::{ConsolidationPolicy, Node, NodePhase, Pod, Pool, Problem};
@@ -63,6 +64,7 @@ fn eviction_cost(pod: &Pod) -> f64 {
 /// Every node of a pool, with what stands in its way.
 pub(super) fn standings(problem: &Problem, settled: &Settled<'_>) -> Vec<Candidate> {
     let mut all = Vec::new();
+    let markets = Markets::new(problem);
     for (index, node) in problem.nodes.iter().enumerate() {
         let pool = node
             .pool
@@ -77,9 +79,13 @@ pub(super) fn standings(problem: &Problem, settled: &Settled<'_>) -> Vec<Candida
         let burden = 1.0 + costs.sum::<f64>();
         let empty = burden <= 1.0;
         let protected = protection(node, settled.receives(index));
+        let terms = &problem.pools[pool];
         let standing = protected
             .clone()
-            .or_else(|| hold(problem, &problem.pools[pool], node, empty))
+            .or_else(|| {
+                hold(problem, terms, node, empty).filter(|_| empty || !markets.beat(pool, node))
+            })
+            .or_else(|| tied(problem, terms, node, empty))
             .unwrap_or(Standing::Free);
         all.push(Candidate {
             node: u32::try_from(index).unwrap_or(u32::MAX),
@@ -116,13 +122,10 @@ fn protection(node: &Node, receives: bool) -> Option<Standing> {
     })
 }
 
-/// What keeps a node from going to save money.
+/// What keeps a node from going to save money, unless its price alone is reason enough.
 fn hold(problem: &Problem, pool: &Pool, node: &Node, empty: bool) -> Option<Standing> {
     let said = |text: String| Some(Standing::held(text));
     let terms = &pool.disruption;
-    if pool.replicas.is_some() {
-        return said(format!("pool {} keeps a fixed number of nodes", pool.name));
-    }
     if terms.consolidate_after.is_none() {
         return said(format!("pool {} never consolidates", pool.name));
     }
@@ -132,11 +135,21 @@ fn hold(problem: &Problem, pool: &Pool, node: &Node, empty: bool) -> Option<Stan
             until: Some(until),
         });
     }
+    if !empty && terms.policy == ConsolidationPolicy::WhenEmpty {
+        return said(format!("pool {} takes away empty nodes only", pool.name));
+    }
+    None
+}
+
+/// What keeps a node from going to save money, however much it would.
+fn tied(problem: &Problem, pool: &Pool, node: &Node, empty: bool) -> Option<Standing> {
+    let said = |text: String| Some(Standing::held(text));
+    let terms = &pool.disruption;
+    if pool.replicas.is_some() {
+        return said(format!("pool {} keeps a fixed number of nodes", pool.name));
+    }
     if empty {
         return None;
-    }
-    if terms.policy == ConsolidationPolicy::WhenEmpty {
-        return said(format!("pool {} takes away empty nodes only", pool.name));
     }
     let grown = node
         .created

@@ -14,6 +14,7 @@ use crate::problem::{
     Budget, BudgetAmount, CapacityType, Catalog, ConsolidationPolicy, DisruptionReason,
     InstanceType, Node, Offering, Pod, PodDisruptionBudget, PodSpec, Pool, Problem,
 };
+use crate::requirement::{Expression, Operator};
 use crate::resources::{CPU, MEMORY, PODS, Resources};
 use crate::selector::LabelSelector;
 
@@ -462,4 +463,75 @@ fn pods_of_one_spec_share_it_after_a_move() {
     let spec = Arc::clone(&problem.nodes[0].pods[0].spec);
     let after = apply(&problem, &decide(&problem), "new-");
     assert!(Arc::ptr_eq(&after.nodes[0].pods[0].spec, &spec));
+}
+
+/// One node of four cores whose machine now costs three times as much as another of its size.
+fn overpriced() -> Problem {
+    let mut problem = problem();
+    for kind in &mut problem.catalogs[0].types {
+        kind.offerings.remove(0);
+    }
+    let mut twin = problem.catalogs[0].types[1].clone();
+    twin.name = "d4".into();
+    problem.catalogs[0].types.push(twin);
+    problem.catalogs[0].types[1].offerings[0].price = Money::from_dollars(0.24);
+    node(&mut problem, "dear", 4, &[3500]);
+    let node = problem.nodes.last_mut().unwrap();
+    node.capacity_type = CapacityType::Spot;
+    node.labels
+        .insert(labels::CAPACITY_TYPE.into(), "spot".into());
+    node.price = Some(Money::from_dollars(0.24));
+    let terms = &mut problem.pools[0].disruption;
+    terms.policy = ConsolidationPolicy::WhenEmpty;
+    terms.consolidate_after = None;
+    terms.spot_to_spot = true;
+    terms.min_savings = 20;
+    problem
+}
+
+#[test]
+fn a_node_goes_for_its_price_alone_where_its_pool_says_so() {
+    let mut problem = overpriced();
+    assert!(decide(&problem).removals.is_empty());
+    problem.pools[0].disruption.price_replacement = true;
+    let plan = decide(&problem);
+    assert_eq!(gone(&plan), [("dear", Underutilized)]);
+    assert_eq!(&*plan.launches[0].purchase.instance_type, "d4");
+}
+
+#[test]
+fn a_price_that_is_a_little_lower_is_no_reason_to_move() {
+    let mut problem = overpriced();
+    problem.pools[0].disruption.price_replacement = true;
+    for price in [0.24, 0.2, 0.1921] {
+        problem.catalogs[0].types[2].offerings[0].price = Money::from_dollars(price);
+        problem.catalogs[0].types[3].offerings[0].price = Money::from_dollars(price);
+        assert!(decide(&problem).removals.is_empty(), "{price}");
+    }
+    problem.catalogs[0].types[3].offerings[0].price = Money::from_dollars(0.192);
+    assert_eq!(gone(&decide(&problem)), [("dear", Underutilized)]);
+}
+
+#[test]
+fn a_smaller_machine_is_another_matter_than_a_cheaper_one() {
+    let mut problem = overpriced();
+    problem.pools[0].disruption.price_replacement = true;
+    problem.catalogs[0].types.truncate(2);
+    problem.nodes[0].pods = vec![pod("small", 500)];
+    assert!(
+        decide(&problem).removals.is_empty(),
+        "that would be consolidation, which the pool does not want"
+    );
+}
+
+#[test]
+fn what_the_pool_may_not_buy_makes_no_node_overpriced() {
+    let mut problem = overpriced();
+    problem.pools[0].disruption.price_replacement = true;
+    problem.pools[0].requirements = vec![Expression::new(
+        labels::INSTANCE_TYPE,
+        Operator::In,
+        &["c4"],
+    )];
+    assert!(decide(&problem).removals.is_empty());
 }

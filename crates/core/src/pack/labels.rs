@@ -32,6 +32,11 @@ impl Values {
         (id >= FIRST).then(|| self.names.get(id - FIRST))
     }
 
+    /// One more than the highest number in use.
+    pub(crate) fn count(&self) -> usize {
+        FIRST as usize + self.names.len()
+    }
+
     /// Which value numbers a requirement allows.
     pub(crate) fn allowed(&self, requirement: &Requirement) -> Vec<bool> {
         let mut allowed = vec![requirement.allows_absence(), true];

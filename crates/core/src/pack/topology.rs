@@ -47,10 +47,10 @@ impl Topology {
                     let (Some(axis), Some(key), false) = (axis, key, group.is_host()) else {
                         return Domains::default();
                     };
-                    let size = domain_count(compiled, axis);
+                    let size = compiled.keys.values[key as usize].count();
                     Domains {
                         axis,
-                        eligible: eligible(compiled, group.kind, key, axis),
+                        eligible: eligible(compiled, group.kind, key),
                         counts: vec![0; size],
                         caps: vec![FREE; size],
                         total: 0,
@@ -195,16 +195,13 @@ impl Domains {
     }
 }
 
-fn domain_count(compiled: &Compiled<'_>, axis: usize) -> usize {
-    let top = compiled.cells.iter().map(|cell| cell[axis]).max();
-    top.unwrap_or(0) as usize + 1
-}
-
-/// Domains that some purchase or node can give and that the pod's own requirement on the key allows.
-fn eligible(compiled: &Compiled<'_>, kind: Kind, key: u32, axis: usize) -> Vec<u32> {
+/// Domains that some purchase can give or some node that counts has, and that the pod's own requirement on the key
+/// allows.
+fn eligible(compiled: &Compiled<'_>, kind: Kind, key: u32) -> Vec<u32> {
     let Kind::Spread { filter, .. } = kind else {
         return Vec::new();
     };
+    let counted = &compiled.demand_nodes[filter as usize];
     let filter = compiled.demands.get(filter);
     let problem: &Problem = compiled.problem;
     let refused = |pool: u32| {
@@ -214,16 +211,15 @@ fn eligible(compiled: &Compiled<'_>, kind: Kind, key: u32, axis: usize) -> Vec<u
                 .refuses(&problem.pools[pool as usize].taints)
                 .is_some()
     };
+    // Whatever is for sale counts, also machines that are too small for any pod.
     let offered = compiled
-        .columns
+        .offers
         .iter()
-        .filter(|column| !refused(column.pool))
-        .map(|column| compiled.cells.get(column.cell)[axis]);
-    let there = compiled
-        .hosts
+        .filter(|offer| !refused(offer.pool))
+        .map(|offer| offer.values[key as usize]);
+    let there = counted
         .iter()
-        .filter(|host| filter.tolerated.refuses(&host.taints).is_none())
-        .map(|host| compiled.cells.get(host.cell)[axis]);
+        .map(|host| compiled.hosts[host].values[key as usize]);
     let mut domains: Vec<u32> = offered.chain(there).filter(|one| *one != ABSENT).collect();
     domains.sort_unstable();
     domains.dedup();

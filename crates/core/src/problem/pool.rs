@@ -116,8 +116,12 @@ pub struct Disruption {
     pub min_savings: u32,
     /// How old a node must be before it may be replaced to save money.
     pub min_age: SignedDuration,
-    /// Whether spot machines may be replaced by cheaper spot machines.
+    /// Whether spot machines may be replaced by cheaper spot machines. A pool that asks for no least saving must then
+    /// have many types to choose from, or its machines would chase every wobble of the market.
     pub spot_to_spot: bool,
+    /// Whether a node goes for its price alone, whatever the policy and however lately pods came: when a machine at
+    /// least as large is to be had for so much less.
+    pub price_replacement: bool,
 }
 
 impl Default for Disruption {
@@ -134,6 +138,7 @@ impl Default for Disruption {
             min_savings: 0,
             min_age: SignedDuration::ZERO,
             spot_to_spot: false,
+            price_replacement: false,
         }
     }
 }

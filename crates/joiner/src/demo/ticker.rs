@@ -5,14 +5,13 @@ use std::io::{self, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
+use joiner_controllers::record::annotations::PRICE;
 use joiner_core::labels;
 use joiner_core::money::Money;
 use joiner_sim::api::{ChangeKind, Local};
 use serde_json::Value;
 use tokio::time::{Instant, sleep_until};
 
-/// The annotation in which a machine's price stands, in dollars per hour.
-const PRICE: &str = "joiner.dev/price";
 /// How often the cluster is summed up, if something changed.
 const SUM_EVERY: Duration = Duration::from_secs(5);
 

@@ -1,5 +1,8 @@
 //! The bearer token: exchanged for the refresh token, renewed before it ends, by one caller at a time.
 
+use std::sync::{Arc, Mutex as StdMutex, PoisonError};
+
+use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
@@ -22,6 +25,20 @@ const MARGIN: SignedDuration = SignedDuration::from_secs(60);
 const LEAST_USE: SignedDuration = SignedDuration::from_secs(60);
 /// How long a token is trusted that does not say when it ends.
 const UNSAID: SignedDuration = SignedDuration::from_mins(30);
+
+/// Where a refresh token comes from. Asked again for every exchange, so that one that was replaced is found.
+#[async_trait]
+pub trait TokenSource: Send + Sync {
+    /// The refresh token, or why it cannot be had.
+    async fn refresh_token(&self) -> Result<SecretString, ProviderError>;
+}
+
+#[async_trait]
+impl TokenSource for SecretString {
+    async fn refresh_token(&self) -> Result<SecretString, ProviderError> {
+        Ok(self.clone())
+    }
+}
 
 /// A token that opens the API.
 #[derive(Clone)]
@@ -51,7 +68,9 @@ pub(super) struct Session {
     http: Http,
     endpoint: Endpoint,
     client_id: String,
-    refresh_token: SecretString,
+    source: Arc<dyn TokenSource>,
+    /// The refresh token that was last used, to be taken out of what servers say.
+    used: StdMutex<Option<SecretString>>,
     clock: Clock,
     token: Mutex<Option<Token>>,
 }
@@ -61,14 +80,15 @@ impl Session {
         http: Http,
         endpoint: Endpoint,
         client_id: String,
-        refresh_token: SecretString,
+        source: Arc<dyn TokenSource>,
         clock: Clock,
     ) -> Self {
         Session {
             http,
             endpoint,
             client_id,
-            refresh_token,
+            source,
+            used: StdMutex::new(None),
             clock,
             token: Mutex::new(None),
         }
@@ -103,7 +123,8 @@ impl Session {
     /// Takes our secrets out of a text, should a server have repeated them.
     pub(super) fn redact(&self, text: &str, token: Option<&Token>) -> String {
         let mut clean = text.to_owned();
-        let secrets = [Some(&self.refresh_token), token.map(|one| &one.secret)];
+        let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let secrets = [used.as_ref(), token.map(|one| &one.secret)];
         for secret in secrets.into_iter().flatten() {
             let secret = secret.expose_secret().trim();
             if !secret.is_empty() {
@@ -114,11 +135,18 @@ impl Session {
     }
 
     async fn exchange(&self) -> Result<Token, ProviderError> {
+        let refresh = self.source.refresh_token().await?;
+        if refresh.expose_secret().trim().is_empty() {
+            return Err(ProviderError::Invalid(
+                "Rackspace Spot refresh token is required".to_owned(),
+            ));
+        }
         let body = format!(
             "grant_type=refresh_token&client_id={}&refresh_token={}",
             form(&self.client_id),
-            form(self.refresh_token.expose_secret().trim())
+            form(refresh.expose_secret().trim())
         );
+        *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Some(refresh);
         let request = Request::post(self.endpoint.at("/oauth/token"))
             .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
             .body(Bytes::from(body))
@@ -194,7 +222,6 @@ pub(super) fn form(value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
-    use std::sync::{Arc, Mutex as StdMutex};
 
     use http::Response;
     use http_body_util::{BodyExt as _, Full};
@@ -232,7 +259,7 @@ mod tests {
             http,
             Endpoint::parse("https://login.spot.rackspace.com", &[]).unwrap(),
             CLIENT_ID.to_owned(),
-            SecretString::from("v1.se+cret\n"),
+            Arc::new(SecretString::from("v1.se+cret\n")),
             Arc::new(|| Timestamp::UNIX_EPOCH),
         );
         let token = session.token().await.unwrap();

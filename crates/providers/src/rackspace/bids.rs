@@ -151,6 +151,16 @@ impl Quote {
 }
 
 impl BidPolicy {
+    /// The same, and no more than this.
+    #[must_use]
+    pub fn within(&self, most: Option<Money>) -> Self {
+        let max_price = match (self.max_price, most) {
+            (Some(own), Some(most)) => Some(own.min(most)),
+            (own, most) => own.or(most),
+        };
+        BidPolicy { max_price, ..*self }
+    }
+
     /// The bid for a class, or `None` where no bid within the limit can win and stay.
     pub fn bid(&self, quote: &Quote) -> Option<Bid> {
         let floor = quote.cost();

@@ -2,6 +2,7 @@
 //!
 //! One call is not here and must never be: deleting a whole collection, which removes every pool of the organisation.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -87,7 +88,7 @@ impl Client {
             http.clone(),
             options.oauth.clone(),
             options.client_id.clone(),
-            options.refresh_token.clone(),
+            Arc::clone(&options.refresh_token),
             Clock::clone(&clock),
         );
         Client {

@@ -26,14 +26,14 @@ use jiff::Timestamp;
 use joiner_core::money::Money;
 use joiner_core::name::Name;
 use joiner_core::problem::{CapacityType, Catalog};
-use secrecy::{ExposeSecret as _, SecretString};
+use secrecy::SecretString;
 use tokio::sync::{Mutex as AsyncMutex, OnceCell};
 
-pub use self::auth::CLIENT_ID;
+pub use self::auth::{CLIENT_ID, TokenSource};
 use self::bids::{Bid, BidPolicy, Lessons, Quote};
 use self::catalog::Knowledge;
 use self::client::{Client, Outcome, PoolKind, is_path_segment};
-use self::pools::{Owner, is_label_value, parse_id, pool_name};
+use self::pools::{Owner, is_label_value, max_price, parse_id, pool_name};
 use self::prices::{Book, FEED_URL, Prices};
 use self::types::{Pool, ServerClass};
 use crate::http::{Endpoint, EndpointError, Http};
@@ -78,8 +78,8 @@ pub struct RackspaceOptions {
     pub cloudspace: String,
     /// Organisation by name or id; without it, the one that the token belongs to.
     pub organization: Option<String>,
-    /// The refresh token of the console.
-    pub refresh_token: SecretString,
+    /// Where the refresh token of the console comes from.
+    pub refresh_token: Arc<dyn TokenSource>,
     /// Client id of the token exchange.
     pub client_id: String,
     /// Where the API is.
@@ -87,7 +87,7 @@ pub struct RackspaceOptions {
     /// Where tokens are exchanged.
     pub oauth: Endpoint,
     /// Where the price feed is.
-    pub feed_url: String,
+    pub feed: Endpoint,
     /// How bids are made.
     pub bids: BidPolicy,
     /// How long prices and server classes are used before they are asked for again.
@@ -111,11 +111,11 @@ impl RackspaceOptions {
             cluster_id: cluster_id.into(),
             cloudspace: cloudspace.into(),
             organization: None,
-            refresh_token,
+            refresh_token: Arc::new(refresh_token),
             client_id: CLIENT_ID.to_owned(),
             api: Endpoint::parse(API_URL, &[])?,
             oauth: Endpoint::parse(OAUTH_URL, &[])?,
-            feed_url: FEED_URL.to_owned(),
+            feed: Endpoint::parse(FEED_URL, &[])?,
             bids: BidPolicy::default(),
             price_ttl: Duration::from_secs(30),
             price_max_age: Duration::from_hours(6),
@@ -126,14 +126,12 @@ impl RackspaceOptions {
 
     fn check(&self) -> Result<(), ProviderError> {
         let invalid = |text: String| Err(ProviderError::Invalid(text));
-        if self.refresh_token.expose_secret().trim().is_empty() {
-            return invalid("Rackspace Spot refresh token is required".to_owned());
-        }
         if !is_path_segment(&self.cloudspace) {
-            return invalid(format!(
-                "cloudspace {:?} is not the name of one",
-                self.cloudspace
-            ));
+            return invalid(if self.cloudspace.is_empty() {
+                "Rackspace Spot cloudspace ID is required".to_owned()
+            } else {
+                format!("cloudspace {:?} is not the name of one", self.cloudspace)
+            });
         }
         if !is_label_value(&self.cluster_id) {
             return invalid(format!(
@@ -195,7 +193,7 @@ impl Rackspace {
         options.check()?;
         Ok(Rackspace {
             client: Client::new(http.clone(), &options, Clock::clone(&clock)),
-            prices: Prices::new(http, options.feed_url.clone(), options.price_ttl),
+            prices: Prices::new(http, options.feed.to_string(), options.price_ttl),
             clock,
             region: OnceCell::new(),
             classes: AsyncMutex::new(None),
@@ -220,7 +218,8 @@ impl Rackspace {
         let space = match self.client.cloudspace(name).await {
             Err(ProviderError::NotFound(_)) => {
                 return Err(ProviderError::Invalid(format!(
-                    "the organisation has no cloudspace {name:?}"
+                    "the organisation has no cloudspace {name:?}: its name is in the console, and in the Secret or \
+                     the settings that name it"
                 )));
             }
             other => other?,
@@ -265,6 +264,8 @@ impl Rackspace {
                 });
                 Ok(classes)
             }
+            // A person must act, and nothing can be bought until then: it must show.
+            (Err(error), _) if !error.passes() => Err(error),
             (outcome, Some(last)) if age(last.as_of) <= self.options.price_max_age => {
                 let error = outcome.err().map(|error| error.to_string());
                 tracing::warn!(?error, as_of = %last.as_of, "server classes stay what they were");
@@ -384,7 +385,7 @@ impl Rackspace {
             let cost = quote.cost();
             return Err(sold_out(&format!("it costs {cost} by now, not {planned}")));
         }
-        let policy = &self.options.bids;
+        let policy = self.options.bids.within(request.max_price);
         let mut bid = policy
             .bid(&quote)
             .ok_or_else(|| sold_out("no bid within the highest price can win"))?;
@@ -521,16 +522,27 @@ impl Provider for Rackspace {
             return Ok(Some(format!("its pool wants {desired} servers, not one")));
         }
         let bid = pool.spec.bid_price.as_deref().and_then(Bid::parse);
-        Ok(match (bid, self.options.bids.max_price) {
-            (Some(bid), Some(limit)) if bid.money() > limit => Some(format!(
-                "its bid of ${bid} is above the highest price of {limit}"
-            )),
-            _ => None,
-        })
+        Ok(
+            match (bid, self.options.bids.within(max_price(&pool)).max_price) {
+                (Some(bid), Some(limit)) if bid.money() > limit => Some(format!(
+                    "its bid of ${bid} is above the highest price of {limit}"
+                )),
+                _ => None,
+            },
+        )
     }
 
     async fn notices(&self) -> Result<Vec<Notice>, ProviderError> {
         self.watch_bids().await
+    }
+
+    async fn concern(&self) -> Option<String> {
+        let (trouble, as_of) = self.prices.trouble().await?;
+        let since = as_of.map_or_else(
+            || "there are no past prices to bid by".to_owned(),
+            |as_of| format!("past prices are those of {as_of}"),
+        );
+        Some(format!("{trouble}; {since}"))
     }
 
     fn timeouts(&self) -> Timeouts {

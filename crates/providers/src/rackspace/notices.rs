@@ -9,7 +9,7 @@ use joiner_core::money::Money;
 
 use super::bids::Bid;
 use super::client::{Outcome, PoolKind};
-use super::pools::{is_lost, machine_id, servers};
+use super::pools::{is_lost, machine_id, max_price, servers};
 use super::types::Pool;
 use super::{Market, Rackspace};
 use crate::{Notice, NoticeKind, ProviderError};
@@ -80,7 +80,8 @@ impl Rackspace {
         {
             return announced;
         }
-        let Some(higher) = self.options.bids.bid(&quote).filter(|higher| *higher > bid) else {
+        let policy = self.options.bids.within(max_price(pool));
+        let Some(higher) = policy.bid(&quote).filter(|higher| *higher > bid) else {
             return announced;
         };
         let name = &pool.metadata.name;

@@ -10,12 +10,15 @@ use joiner_core::money::Money;
 use joiner_core::name::{Labels, Name};
 use joiner_core::problem::CapacityType;
 use joiner_core::resources::Resources;
+use joiner_core::taints::Taint;
 use sha2::{Digest as _, Sha256};
 
 use super::bids::Bid;
 use super::catalog;
 use super::client::PoolKind;
-use super::types::{API_VERSION, CLOUDSPACE_LABEL, Metadata, Pool, PoolSpec, ServerClass};
+use super::types::{
+    API_VERSION, CLOUDSPACE_LABEL, CustomTaint, Metadata, Pool, PoolSpec, ServerClass,
+};
 use crate::{LaunchRequest, Machine, MachineId, MachineState, NodeLink, ProviderError, Uid};
 
 /// Label that the cloud puts on every node: the name of its pool. The only reliable link between the two.
@@ -24,6 +27,8 @@ pub const POOL_LABEL: &str = "nodepool.ngpc.rxt.io/name";
 pub const CLUSTER_MARK: &str = "joiner.dev/cluster";
 /// Label of our own on the servers of a pool: the UID that asked for it.
 pub const MACHINE_MARK: &str = "joiner.dev/machine";
+/// Annotation of our own on the servers of a pool: what it may cost at most, so that its bid is never raised above it.
+pub const MAX_PRICE_NOTE: &str = "joiner.dev/max-price";
 
 /// Labels that the cloud or the kubelet sets in its own way; two writers would fight over them.
 const OTHERS_LABELS: [&str; 5] = [
@@ -129,8 +134,8 @@ impl Owner<'_> {
 
     /// The pool that a request asks for; `bid` is for spot only.
     ///
-    /// Taints are left to whoever registers the node: the cloud stamps them on some time after the node has joined,
-    /// which is too late to keep pods away, and brings back startup taints that had been taken off for good.
+    /// Startup taints are left to whoever registers the node: the cloud stamps taints on some time after the node has
+    /// joined, and would bring them back when they had been taken off for good.
     pub fn pool(
         &self,
         namespace: &str,
@@ -156,6 +161,12 @@ impl Owner<'_> {
             .collect();
         custom_labels.insert(CLUSTER_MARK.to_owned(), self.cluster.to_owned());
         custom_labels.insert(MACHINE_MARK.to_owned(), uid.to_owned());
+        let taint = |taint: &Taint| CustomTaint {
+            key: taint.key.to_string(),
+            value: taint.value.to_string(),
+            effect: taint.effect.to_string(),
+        };
+        let limit = request.max_price.map(|most| Bid::at_most(most).to_string());
         Ok(Pool {
             api_version: API_VERSION.to_owned(),
             kind: kind.kind().to_owned(),
@@ -171,6 +182,11 @@ impl Owner<'_> {
                 bid_price: bid.map(|bid| bid.to_string()),
                 cloud_space: self.cloudspace.to_owned(),
                 custom_labels,
+                custom_annotations: limit
+                    .map(|most| (MAX_PRICE_NOTE.to_owned(), most))
+                    .into_iter()
+                    .collect(),
+                custom_taints: request.taints.iter().map(taint).collect(),
                 ..PoolSpec::default()
             },
             ..Pool::default()
@@ -213,6 +229,12 @@ impl Owner<'_> {
             created: pool.metadata.creation_timestamp,
         }
     }
+}
+
+/// What a pool may cost at most, as written on it when it was made.
+pub fn max_price(pool: &Pool) -> Option<Money> {
+    let text = pool.spec.custom_annotations.get(MAX_PRICE_NOTE)?;
+    Bid::parse(text).map(Bid::money)
 }
 
 /// Whether the cloud has said that nothing will come of it, or nothing more. Its spelling is not documented.

@@ -232,6 +232,13 @@ impl Prices {
         Arc::clone(&state.book)
     }
 
+    /// Why the feed could not be read last time, and when it was last read with success.
+    pub async fn trouble(&self) -> Option<(FeedError, Option<Timestamp>)> {
+        let state = self.state.lock().await;
+        let trouble = state.book.trouble.clone()?;
+        Some((trouble, state.book.as_of))
+    }
+
     async fn fetch(&self) -> Result<Vec<Listing>, FeedError> {
         fetch(&self.http, &self.url).await
     }

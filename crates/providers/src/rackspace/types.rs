@@ -189,6 +189,28 @@ pub struct PoolSpec {
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub custom_labels: BTreeMap<String, String>,
+    /// Annotations for the nodes, likewise.
+    #[serde(
+        deserialize_with = "lenient",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
+    pub custom_annotations: BTreeMap<String, String>,
+    /// Taints for the nodes, likewise: they never come off again by themselves.
+    #[serde(deserialize_with = "lenient", skip_serializing_if = "Vec::is_empty")]
+    pub custom_taints: Vec<CustomTaint>,
+}
+
+/// A taint as pools carry it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CustomTaint {
+    /// Key.
+    pub key: String,
+    /// Value.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub value: String,
+    /// Effect.
+    pub effect: String,
 }
 
 fn bid_text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {

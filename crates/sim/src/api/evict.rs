@@ -8,12 +8,12 @@ use super::{
     delete::DeleteOptions,
     meta,
     registry::Resource,
-    selector::LabelSelector,
     state::State,
     status::{Cause, Named, Status},
     store,
     write::WriteOptions,
 };
+use crate::selector::Selector;
 
 const PDBS: &str = "poddisruptionbudgets.policy";
 /// A budget remembers at most this many evictions that its controller has not seen.
@@ -50,8 +50,7 @@ impl State {
             .store
             .iter(PDBS, namespace)
             .filter(|(_, budget)| {
-                LabelSelector::from_object(&budget["spec"]["selector"])
-                    .matches(&pod["metadata"]["labels"])
+                Selector::read(&budget["spec"]["selector"]).matches(&pod["metadata"]["labels"])
             })
             .map(|(_, budget)| budget.clone())
             .collect();

@@ -1,122 +1,14 @@
-//! Label selectors, as strings of a query and as `metav1.LabelSelector`, and field selectors.
+//! Label selectors and field selectors as a query writes them.
 
-use std::fmt::Write as _;
+use crate::selector::{Operator, Requirement, Selector};
 
-use serde_json::Value;
-
-/// One requirement of a label selector.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Requirement {
-    key: String,
-    test: Test,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Test {
-    In(Vec<String>),
-    NotIn(Vec<String>),
-    Exists,
-    DoesNotExist,
-    GreaterThan(i64),
-    LessThan(i64),
-}
-
-/// A conjunction of requirements on labels. The default matches everything.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct LabelSelector {
-    requirements: Vec<Requirement>,
-    matches_nothing: bool,
-}
-
-impl LabelSelector {
-    /// Parses `a=b,c in (d,e),!f`.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let mut parser = Parser {
-            tokens: tokenize(text),
-            at: 0,
-        };
-        let requirements = parser.selector()?;
-        Ok(Self {
-            requirements,
-            matches_nothing: false,
-        })
-    }
-
-    /// Reads a `metav1.LabelSelector`; a missing one matches nothing, an empty one everything.
-    pub(crate) fn from_object(selector: &Value) -> Self {
-        if !selector.is_object() {
-            return Self {
-                requirements: Vec::new(),
-                matches_nothing: true,
-            };
-        }
-        let mut requirements = Vec::new();
-        for (key, value) in selector["matchLabels"].as_object().into_iter().flatten() {
-            let test = Test::In(vec![value.as_str().unwrap_or_default().to_owned()]);
-            requirements.push(Requirement {
-                key: key.clone(),
-                test,
-            });
-        }
-        let mut matches_nothing = false;
-        for expression in selector["matchExpressions"]
-            .as_array()
-            .into_iter()
-            .flatten()
-        {
-            let values = || {
-                expression["values"]
-                    .as_array()
-                    .into_iter()
-                    .flatten()
-                    .filter_map(|value| value.as_str().map(str::to_owned))
-                    .collect()
-            };
-            let test = match expression["operator"].as_str() {
-                Some("In") => Test::In(values()),
-                Some("NotIn") => Test::NotIn(values()),
-                Some("Exists") => Test::Exists,
-                Some("DoesNotExist") => Test::DoesNotExist,
-                _ => {
-                    matches_nothing = true;
-                    continue;
-                }
-            };
-            let key = expression["key"].as_str().unwrap_or_default().to_owned();
-            requirements.push(Requirement { key, test });
-        }
-        Self {
-            requirements,
-            matches_nothing,
-        }
-    }
-
-    /// Whether every object passes.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.requirements.is_empty() && !self.matches_nothing
-    }
-
-    /// Whether the labels (a JSON object, or nothing) pass.
-    pub(crate) fn matches(&self, labels: &Value) -> bool {
-        !self.matches_nothing
-            && self.requirements.iter().all(|requirement| {
-                requirement.matches(labels.get(&requirement.key).and_then(Value::as_str))
-            })
-    }
-}
-
-impl Requirement {
-    fn matches(&self, value: Option<&str>) -> bool {
-        let number = || value.and_then(|text| text.parse::<i64>().ok());
-        match &self.test {
-            Test::In(values) => value.is_some_and(|value| values.iter().any(|one| one == value)),
-            Test::NotIn(values) => value.is_none_or(|value| values.iter().all(|one| one != value)),
-            Test::Exists => value.is_some(),
-            Test::DoesNotExist => value.is_none(),
-            Test::GreaterThan(limit) => number().is_some_and(|number| number > *limit),
-            Test::LessThan(limit) => number().is_some_and(|number| number < *limit),
-        }
-    }
+/// Parses `a=b,c in (d,e),!f`; an empty text selects everything.
+pub(crate) fn parse_labels(text: &str) -> Result<Selector, String> {
+    let mut parser = Parser {
+        tokens: tokenize(text),
+        at: 0,
+    };
+    parser.selector().map(Selector::all)
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -191,7 +83,6 @@ impl Parser {
                 }
             }
         }
-        requirements.sort_by(|a, b| a.key.cmp(&b.key));
         Ok(requirements)
     }
 
@@ -211,42 +102,48 @@ impl Parser {
             None => return Err("found '', expected: identifier".to_owned()),
         };
         check_key(&key)?;
-        let test = if negated {
-            Test::DoesNotExist
+        let (operator, values) = if negated {
+            (Operator::DoesNotExist, Vec::new())
         } else {
             self.test(&key)?
         };
-        Ok(Requirement { key, test })
+        Ok(Requirement {
+            key,
+            operator,
+            values,
+        })
     }
 
-    fn test(&mut self, key: &str) -> Result<Test, String> {
+    fn test(&mut self, key: &str) -> Result<(Operator, Vec<String>), String> {
+        let exists = || Ok((Operator::Exists, Vec::new()));
         match self.peek() {
-            None | Some(Token::Symbol(",")) => return Ok(Test::Exists),
+            None | Some(Token::Symbol(",")) => return exists(),
             _ => {}
         }
         match self.next() {
-            Some(Token::Symbol("=" | "==")) => self.exact(key).map(|value| Test::In(vec![value])),
-            Some(Token::Symbol("!=")) => self.exact(key).map(|value| Test::NotIn(vec![value])),
+            Some(Token::Symbol("=" | "==")) => Ok((Operator::In, vec![self.exact(key)?])),
+            Some(Token::Symbol("!=")) => Ok((Operator::NotIn, vec![self.exact(key)?])),
             Some(Token::Symbol(symbol @ ("<" | ">"))) => {
                 let value = self.exact(key)?;
-                let limit = value.parse().map_err(|_| {
-                    format!(
+                if value.parse::<i64>().is_err() {
+                    return Err(format!(
                         "values[0]: Invalid value: {value:?}: for 'Gt', 'Lt' operators, the value must be an integer"
-                    )
-                })?;
-                Ok(if symbol == ">" {
-                    Test::GreaterThan(limit)
+                    ));
+                }
+                let operator = if symbol == ">" {
+                    Operator::Gt
                 } else {
-                    Test::LessThan(limit)
-                })
+                    Operator::Lt
+                };
+                Ok((operator, vec![value]))
             }
-            Some(Token::Word(word)) if word == "in" => self.values(key).map(Test::In),
-            Some(Token::Word(word)) if word == "notin" => self.values(key).map(Test::NotIn),
+            Some(Token::Word(word)) if word == "in" => Ok((Operator::In, self.values(key)?)),
+            Some(Token::Word(word)) if word == "notin" => Ok((Operator::NotIn, self.values(key)?)),
             Some(other) => Err(format!(
                 "found '{}', expected: in, notin, =, ==, !=, gt, lt",
                 shown(&other)
             )),
-            None => Ok(Test::Exists),
+            None => exists(),
         }
     }
 
@@ -333,13 +230,10 @@ fn check_value(key: &str, value: &str) -> Result<(), String> {
     if problems.is_empty() {
         return Ok(());
     }
-    let mut text = String::new();
-    let _ = write!(
-        text,
+    Err(format!(
         "values[0][{key}]: Invalid value: {value:?}: {}",
         problems.join("; ")
-    );
-    Err(text)
+    ))
 }
 
 /// A conjunction of `path=value` and `path!=value`.
@@ -395,12 +289,12 @@ impl FieldSelector {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
     fn matches(selector: &str, labels: &Value) -> bool {
-        LabelSelector::parse(selector).unwrap().matches(labels)
+        parse_labels(selector).unwrap().matches(labels)
     }
 
     #[test]
@@ -435,17 +329,8 @@ mod tests {
             "n>x",
             "a=b,",
         ] {
-            assert!(LabelSelector::parse(bad).is_err(), "{bad}");
+            assert!(parse_labels(bad).is_err(), "{bad}");
         }
-    }
-
-    #[test]
-    fn object_selector_distinguishes_missing_from_empty() {
-        assert!(!LabelSelector::from_object(&Value::Null).matches(&json!({"a": "b"})));
-        assert!(LabelSelector::from_object(&json!({})).matches(&json!({"a": "b"})));
-        let selector =
-            json!({"matchExpressions": [{"key": "a", "operator": "NotIn", "values": ["b"]}]});
-        assert!(LabelSelector::from_object(&selector).matches(&Value::Null));
     }
 
     #[test]

@@ -228,6 +228,11 @@ impl RackspaceCloud {
         self.lock().faults.push((call.to_owned(), fault, times));
     }
 
+    /// Nothing goes wrong any more that was asked to.
+    pub fn forgive(&self) {
+        self.lock().faults.clear();
+    }
+
     /// Every id token is worthless from now on.
     pub fn revoke_tokens(&self) {
         self.lock().tokens.clear();
@@ -256,6 +261,28 @@ impl RackspaceCloud {
             .values()
             .map(state::Pool::object)
             .collect()
+    }
+
+    /// Everything that was sold, for [`RackspaceCloud::restore`] in another process.
+    pub fn memory(&self) -> Value {
+        self.lock().state.memory()
+    }
+
+    /// Goes on where another process ended. Says how many pools there are.
+    pub fn restore(&self, memory: &Value) -> usize {
+        let count = self.lock().state.restore(memory);
+        self.changed.notify_one();
+        count
+    }
+
+    /// Forgets what was sold: another process plays this cloud from now on.
+    pub fn rest(&self) {
+        let nodes = {
+            let mut inner = self.lock();
+            let seed = inner.options.auctions.seed;
+            inner.state.rest(seed)
+        };
+        nodes.iter().for_each(|node| self.rack.kill(node));
     }
 
     /// What the cloudspace's webhook would have been told.
@@ -309,7 +336,11 @@ impl RackspaceCloud {
                 .as_array()
                 .cloned()
                 .unwrap_or_default();
-            all.extend(more.iter().cloned());
+            let same = |a: &Value, b: &Value| a["key"] == b["key"] && a["effect"] == b["effect"];
+            for taint in more {
+                all.retain(|one| !same(one, taint));
+                all.push(taint.clone());
+            }
             object["spec"]["taints"] = Value::Array(all);
         }
         if let Err(error) = api.update("nodes", object) {

@@ -4,6 +4,7 @@
 //! Everything that happens is a function of the seed and the clock, so a run can be repeated byte for byte.
 
 mod catalog;
+mod ledger;
 mod machines;
 mod market;
 
@@ -20,6 +21,8 @@ use rand::RngExt;
 use tokio::sync::Notify;
 
 pub use self::catalog::{CatalogError, built_in, read_kwok};
+pub use self::ledger::{Forgetful, Ledger};
+pub use self::machines::Sold;
 use self::machines::{Machines, Order};
 pub use self::market::Market;
 use self::market::Stream;
@@ -55,6 +58,10 @@ pub struct SimCloudOptions {
     pub boot_min: Duration,
     /// The slowest.
     pub boot_max: Duration,
+    /// How long a machine may take to become a node before it is given up; `None` for ample time.
+    pub registration: Option<Duration>,
+    /// Whether the catalogue shows what is sold out; otherwise that is found out by wanting to buy.
+    pub shows_stock: bool,
     /// From registration to ready.
     pub ready_after: Duration,
     /// From the order to terminate until the machine is gone.
@@ -73,6 +80,8 @@ impl SimCloudOptions {
             market: Market::calm(seed),
             boot_min: Duration::from_secs(20),
             boot_max: Duration::from_mins(1),
+            registration: None,
+            shows_stock: true,
             ready_after: Duration::from_secs(5),
             stop_after: Duration::from_secs(5),
             refused_percent: 0,
@@ -92,6 +101,10 @@ impl SimCloudOptions {
 struct Inner {
     options: SimCloudOptions,
     machines: Machines,
+    /// The reign whose machines these are.
+    reign: Option<u64>,
+    /// Gone, and perhaps still in the ledger.
+    forget: Vec<MachineId>,
 }
 
 /// The cloud. Cheap to clone; clones are the same cloud.
@@ -100,8 +113,13 @@ pub struct SimCloud {
     inner: Arc<Mutex<Inner>>,
     clock: Clock,
     rack: Arc<dyn Rack>,
+    ledger: Arc<dyn Ledger>,
+    opening: Arc<tokio::sync::Mutex<()>>,
     changed: Arc<Notify>,
 }
+
+/// How soon to look again whether the ledger can be read, or whose reign it is.
+const LOOK: SignedDuration = SignedDuration::from_secs(1);
 
 const REPAIR: [RepairPolicy; 2] = [
     RepairPolicy {
@@ -119,22 +137,91 @@ const REPAIR: [RepairPolicy; 2] = [
 impl SimCloud {
     /// Opens the cloud. Nothing boots until [`SimCloud::run`] is polled.
     pub fn new(options: SimCloudOptions, clock: Clock, rack: Arc<dyn Rack>) -> Self {
+        Self::remembering(options, clock, rack, Arc::new(Forgetful))
+    }
+
+    /// Opens the cloud that `ledger` remembers, each time that its reign begins.
+    pub fn remembering(
+        options: SimCloudOptions,
+        clock: Clock,
+        rack: Arc<dyn Rack>,
+        ledger: Arc<dyn Ledger>,
+    ) -> Self {
         let inner = Inner {
             options,
             machines: Machines::default(),
+            reign: None,
+            forget: Vec::new(),
         };
         SimCloud {
             inner: Arc::new(Mutex::new(inner)),
             clock,
             rack,
+            ledger,
+            opening: Arc::default(),
             changed: Arc::default(),
         }
+    }
+
+    /// Sees to it that what is known is of this reign.
+    async fn open(&self) -> Result<(), ProviderError> {
+        let Some(reign) = self.ledger.reign() else {
+            return Err(ProviderError::Transient(
+                "another process plays this cloud".to_owned(),
+            ));
+        };
+        if self.lock().reign == Some(reign) {
+            return Ok(());
+        }
+        let _first = self.opening.lock().await;
+        if self.lock().reign == Some(reign) {
+            return Ok(());
+        }
+        self.hand_over();
+        let known = self.ledger.load().await?;
+        let mut inner = self.lock();
+        inner.machines.resume(known);
+        inner.reign = Some(reign);
+        drop(inner);
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    /// Goes silent: the machines of a reign that has ended are another's.
+    fn hand_over(&self) {
+        let mut inner = self.lock();
+        let orders = inner.machines.hand_over();
+        inner.reign = None;
+        inner.forget.clear();
+        drop(inner);
+        self.carry_out(orders);
+    }
+
+    /// Writes down what is known of a machine.
+    async fn store(&self, sold: &Sold) -> Result<(), ProviderError> {
+        self.ledger.store(sold).await?;
+        self.lock().machines.stored(sold.id());
+        self.changed.notify_one();
+        Ok(())
     }
 
     /// Boots, interrupts and buries machines when their time comes, until it is dropped.
     pub async fn run(&self) {
         loop {
-            let next = self.act();
+            let next = if let Err(error) = self.open().await {
+                match self.ledger.reign() {
+                    Some(_) => tracing::warn!(%error, "the machines are not known yet"),
+                    None => self.hand_over(),
+                }
+                Some(
+                    self.clock
+                        .now()
+                        .saturating_add(LOOK)
+                        .unwrap_or(Timestamp::MAX),
+                )
+            } else {
+                self.act().await
+            };
             let changed = self.changed.notified();
             let wait = next.map(|at| until(self.clock.now(), at));
             tokio::select! {
@@ -172,15 +259,58 @@ impl SimCloud {
     }
 
     /// Does what is due and says when to come again.
-    fn act(&self) -> Option<Timestamp> {
-        let (orders, next) = self.lock().machines.due(self.clock.now());
+    async fn act(&self) -> Option<Timestamp> {
+        let now = self.clock.now();
+        let (orders, next) = self.lock().machines.due(now);
+        self.carry_out(orders);
+        let forget = std::mem::take(&mut self.lock().forget);
+        let mut left = Vec::new();
+        for id in forget {
+            if self.ledger.erase(&id).await.is_err() {
+                left.push(id);
+            }
+        }
+        let again = (!left.is_empty() || self.ledger.may_end())
+            .then(|| now.saturating_add(LOOK).unwrap_or(Timestamp::MAX));
+        self.lock().forget.extend(left);
+        [next, again].into_iter().flatten().min()
+    }
+
+    fn carry_out(&self, orders: Vec<Order>) {
         for order in orders {
             match order {
                 Order::Boot(spec) => self.rack.boot(*spec),
                 Order::Kill(name) => self.rack.kill(&name),
+                Order::Forget(id) => self.lock().forget.push(id),
             }
         }
-        next
+    }
+
+    /// The machine of a request: the one that was sold for it already, or a new one.
+    fn sell(&self, request: &LaunchRequest) -> Result<Machine, ProviderError> {
+        let now = self.clock.now();
+        let mut inner = self.lock();
+        if let Some(machine) = inner.machines.by_uid(&request.uid, now) {
+            return Ok(machine);
+        }
+        let (kind, offering) = inner.find(request)?;
+        let offering = inner.options.market.quote(&kind.name, offering, now);
+        if !offering.available {
+            return Err(ProviderError::OutOfCapacity(format!(
+                "{} as {} in {} is sold out",
+                kind.name, offering.capacity_type, offering.zone
+            )));
+        }
+        if inner.options.refuses(&request.uid, now) {
+            return Err(ProviderError::Transient(
+                "the launch failed, try again".to_owned(),
+            ));
+        }
+        let kind = kind.clone();
+        let options = inner.options.clone();
+        Ok(inner
+            .machines
+            .launch(request, &kind, &offering, &options, now))
     }
 }
 
@@ -231,56 +361,45 @@ impl Provider for SimCloud {
         for kind in &mut catalog.types {
             for offering in &mut kind.offerings {
                 *offering = inner.options.market.quote(&kind.name, offering, now);
+                offering.available |= !inner.options.shows_stock;
             }
         }
         Ok(catalog)
     }
 
     async fn launch(&self, request: &LaunchRequest) -> Result<Machine, ProviderError> {
-        let now = self.clock.now();
-        let mut inner = self.lock();
-        if let Some(machine) = inner.machines.by_uid(&request.uid, now) {
-            return Ok(machine);
+        self.open().await?;
+        let machine = self.sell(request)?;
+        let unstored = self.lock().machines.unstored(&machine.id);
+        if let Some(sold) = unstored {
+            self.store(&sold).await?;
         }
-        let (kind, offering) = inner.find(request)?;
-        let offering = inner.options.market.quote(&kind.name, offering, now);
-        if !offering.available {
-            return Err(ProviderError::OutOfCapacity(format!(
-                "{} as {} in {} is sold out",
-                kind.name, offering.capacity_type, offering.zone
-            )));
-        }
-        if inner.options.refuses(&request.uid, now) {
-            return Err(ProviderError::Transient(
-                "the launch failed, try again".to_owned(),
-            ));
-        }
-        let kind = kind.clone();
-        let options = inner.options.clone();
-        let machine = inner
-            .machines
-            .launch(request, &kind, &offering, &options, now);
-        drop(inner);
-        self.changed.notify_one();
         Ok(machine)
     }
 
     async fn terminate(&self, id: &MachineId) -> Result<(), ProviderError> {
+        self.open().await?;
         let now = self.clock.now();
-        let mut inner = self.lock();
-        let stop_after = inner.options.stop_after;
-        let known = inner.machines.terminate(id, now, stop_after);
-        drop(inner);
-        self.changed.notify_one();
+        let (known, unstored) = {
+            let mut inner = self.lock();
+            let stop_after = inner.options.stop_after;
+            let known = inner.machines.terminate(id, now, stop_after);
+            (known, inner.machines.unstored(id))
+        };
+        if let Some(sold) = unstored {
+            self.store(&sold).await?;
+        }
         if known { Ok(()) } else { Err(gone(id)) }
     }
 
     async fn get(&self, id: &MachineId) -> Result<Machine, ProviderError> {
+        self.open().await?;
         let now = self.clock.now();
         self.lock().machines.get(id, now).ok_or_else(|| gone(id))
     }
 
     async fn list(&self) -> Result<Vec<Machine>, ProviderError> {
+        self.open().await?;
         Ok(self.machines())
     }
 
@@ -301,15 +420,19 @@ impl Provider for SimCloud {
     }
 
     async fn notices(&self) -> Result<Vec<Notice>, ProviderError> {
+        self.open().await?;
         let now = self.clock.now();
         Ok(self.lock().machines.notices(now))
     }
 
     fn timeouts(&self) -> Timeouts {
-        let slowest = self.lock().options.boot_max;
+        let (given, slowest) = {
+            let options = &self.lock().options;
+            (options.registration, options.boot_max)
+        };
         Timeouts {
             launch: Duration::from_mins(5),
-            registration: slowest * 3 + Duration::from_mins(5),
+            registration: given.unwrap_or(slowest * 3 + Duration::from_mins(5)),
         }
     }
 

@@ -2,6 +2,9 @@
 //!
 //! One task plays all kubelets of the cluster. Pods do what their annotations say (see [`behaviour`]); time does the
 //! rest. A machine that is killed goes silent, as a crashed one does; one that is stopped ends its pods first.
+//!
+//! What kubelets say and do is in pure functions, so that others can play kubelets on another API server: [`Run`],
+//! [`report`], [`node_object`], [`write_conditions`], [`lease_object`].
 
 pub mod behaviour;
 mod lifecycle;
@@ -18,9 +21,9 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use self::behaviour::PodDefaults;
-use self::lifecycle::Run;
-pub use self::node::NodeSpec;
-use self::node::{LEASES, lease_object, node_object, write_conditions};
+pub use self::lifecycle::Run;
+pub use self::node::{LEASES, NodeSpec, lease_object, node_object, write_conditions};
+pub use self::status::report;
 use super::Key;
 use super::fields::{Fields as _, set};
 use super::queue::Queue;

@@ -13,18 +13,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use kube::api::ObjectMeta;
 use serde_json::{Value, json};
 
-use super::convert::{
-    key, lower_conditions, lower_resources, render_conditions, render_resources, text,
-};
 use super::{FINALIZER, hash};
 use crate::clients::WriteError;
-use crate::record::{
-    ClassKey, MachineRecord, MachineStatus, MetadataChange, NewMachine, Offer, annotations,
+use crate::dialects::convert::{
+    key, lower_conditions, lower_resources, render_conditions, render_resources, text,
 };
+use crate::record::{ClassKey, MachineRecord, MachineStatus, NewMachine, Offer, annotations};
 use crate::view::{labels, version};
 
-/// Annotation with the price that was agreed, for people.
-const PRICE: &str = "joiner.dev/price";
 /// Prefix of annotations that are for the machine object only.
 const OWN: [&str; 2] = ["joiner.dev/", "karpenter.sh/nodeclaim-"];
 
@@ -63,7 +59,7 @@ fn record(claim: &NodeClaim) -> Result<MachineRecord, String> {
         .and_then(|one| one.requests.as_ref());
     let inherited = |key: &Name| !OWN.iter().any(|prefix| key.starts_with(prefix));
     Ok(MachineRecord {
-        key: key(metadata),
+        key: key(super::NAME, metadata),
         uid: Uid(text(metadata.uid.as_ref())),
         version: version(metadata.resource_version.as_deref()),
         generation: metadata.generation.unwrap_or(0),
@@ -112,6 +108,7 @@ fn record(claim: &NodeClaim) -> Result<MachineRecord, String> {
             .map_err(|error| format!("spec.expireAfter: {error}"))?,
         termination_grace: grace
             .map_err(|error| format!("spec.terminationGracePeriod: {error}"))?,
+        max_price: None,
         offers: Arc::new(offers),
         status: lower_status(claim, &given),
         labels: own,
@@ -134,6 +131,8 @@ fn lower_status(claim: &NodeClaim, given: &Labels) -> MachineStatus {
         allocatable: lower_resources(status.allocatable.as_ref()).unwrap_or_default(),
         conditions: lower_conditions(&status.conditions),
         last_pod_event: status.last_pod_event_time.as_ref().map(|time| time.0),
+        price_checked: None,
+        pods: None,
     }
 }
 
@@ -184,7 +183,10 @@ pub(super) fn render(machine: &NewMachine) -> Result<NodeClaim, String> {
     );
     notes.insert(annotations::OFFERS.into(), offers);
     if let Some(offer) = first {
-        notes.insert(PRICE.into(), offer.purchase.price.dollars().to_string());
+        notes.insert(
+            annotations::PRICE.into(),
+            offer.purchase.price.dollars().to_string(),
+        );
     }
     let spec = template.spec;
     Ok(NodeClaim {
@@ -257,33 +259,6 @@ fn requirements(
         [machine.pool.key.name.to_string()],
     ));
     pool
-}
-
-/// Metadata as a merge patch that is refused if the object has changed meanwhile.
-pub(super) fn metadata_patch(
-    machine: &MachineRecord,
-    change: &MetadataChange,
-    finalizers: Option<Vec<String>>,
-) -> Value {
-    let map = |all: &BTreeMap<Name, Option<Name>>| -> BTreeMap<String, Option<String>> {
-        all.iter()
-            .map(|(key, value)| (key.to_string(), value.as_ref().map(ToString::to_string)))
-            .collect()
-    };
-    let mut metadata = json!({
-        "uid": &*machine.uid.0,
-        "resourceVersion": machine.version.to_string(),
-    });
-    if !change.labels.is_empty() {
-        metadata["labels"] = json!(map(&change.labels));
-    }
-    if !change.annotations.is_empty() {
-        metadata["annotations"] = json!(map(&change.annotations));
-    }
-    if let Some(finalizers) = finalizers {
-        metadata["finalizers"] = json!(finalizers);
-    }
-    json!({ "metadata": metadata })
 }
 
 /// The status as a merge patch that is refused if the object has changed meanwhile.

@@ -14,10 +14,10 @@ use joiner_core::problem::{
 };
 use serde_json::{Value, json};
 
-use super::convert::{
+use super::hash;
+use crate::dialects::convert::{
     key, lower_conditions, lower_resources, render_conditions, render_resources, text,
 };
-use super::hash;
 use crate::record::{ClassKey, PoolRecord, PoolStatus, annotations};
 use crate::view::{labels, version};
 
@@ -45,7 +45,7 @@ pub(super) fn lower(pool: &NodePool, supported: bool) -> Result<Option<PoolRecor
     let status = pool.status.clone().unwrap_or_default();
     let grace = pool.spec.template.spec.termination_grace_period.as_ref();
     Ok(Some(PoolRecord {
-        key: key(&pool.metadata),
+        key: key(super::NAME, &pool.metadata),
         uid: text(pool.metadata.uid.as_ref()),
         version: version(pool.metadata.resource_version.as_deref()),
         generation: pool.metadata.generation.unwrap_or(0),
@@ -57,6 +57,7 @@ pub(super) fn lower(pool: &NodePool, supported: bool) -> Result<Option<PoolRecor
             namespace: "".into(),
             name: class.name.as_str().into(),
         },
+        max_price: None,
         paused: given
             .get(annotations::PAUSED)
             .is_some_and(|text| &**text == "true"),
@@ -88,6 +89,7 @@ fn lower_status(status: &joiner_api::karpenter::NodePoolStatus) -> PoolStatus {
             .nodes
             .and_then(|count| u32::try_from(count).ok())
             .unwrap_or(0),
+        cost: None,
         class_generation: status.node_class_observed_generation,
         conditions: lower_conditions(&status.conditions),
     }

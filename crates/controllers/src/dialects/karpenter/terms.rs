@@ -5,21 +5,19 @@ use std::sync::Arc;
 use joiner_api::condition::Condition as ApiCondition;
 use joiner_api::karpenter::{CapacityBuffer, NodeOverlay};
 use joiner_api::validate::Validate as _;
+use joiner_core::resources::Resources;
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 
-use super::convert::{key, lower_conditions, lower_resources, text};
+use crate::dialects::convert::{key, lower_conditions, lower_resources, text};
 use crate::record::{
     BufferRecord, ClassKey, ClassRecord, OverlayRecord, PriceRule, ScalableRef, kinds,
 };
 use crate::view::version;
 
 /// An overlay as the engine keeps it.
-pub(super) fn lower_overlay(overlay: &NodeOverlay) -> Result<OverlayRecord, String> {
-    let violations: Vec<String> = overlay.validate().iter().map(ToString::to_string).collect();
-    if !violations.is_empty() {
-        return Err(violations.join("; "));
-    }
+pub(super) fn lower_overlay(overlay: &NodeOverlay) -> OverlayRecord {
+    let mut invalid: Vec<String> = overlay.validate().iter().map(ToString::to_string).collect();
     let spec = &overlay.spec;
     let fixed = spec
         .price
@@ -29,13 +27,17 @@ pub(super) fn lower_overlay(overlay: &NodeOverlay) -> Result<OverlayRecord, Stri
         .price_adjustment
         .as_ref()
         .map(|change| change.get().map(PriceRule::Change));
-    let price = fixed
-        .or(changed)
-        .transpose()
-        .map_err(|error| format!("spec.price: {error}"))?;
+    let price = fixed.or(changed).transpose().unwrap_or_else(|error| {
+        invalid.push(format!("spec.price: {error}"));
+        None
+    });
+    let capacity = lower_resources(spec.capacity.as_ref()).unwrap_or_else(|error| {
+        invalid.push(format!("spec.capacity.{error}"));
+        Resources::new()
+    });
     let status = overlay.status.clone().unwrap_or_default();
-    Ok(OverlayRecord {
-        key: key(&overlay.metadata),
+    OverlayRecord {
+        key: key(super::NAME, &overlay.metadata),
         uid: text(overlay.metadata.uid.as_ref()),
         version: version(overlay.metadata.resource_version.as_deref()),
         generation: overlay.metadata.generation.unwrap_or(0),
@@ -46,10 +48,10 @@ pub(super) fn lower_overlay(overlay: &NodeOverlay) -> Result<OverlayRecord, Stri
             .map(joiner_api::scheduling::NodeSelectorRequirement::to_expression)
             .collect(),
         price,
-        capacity: lower_resources(spec.capacity.as_ref())
-            .map_err(|error| format!("spec.capacity.{error}"))?,
+        capacity,
+        invalid: (!invalid.is_empty()).then(|| invalid.join("; ")),
         conditions: lower_conditions(&status.conditions),
-    })
+    }
 }
 
 /// A buffer as the engine keeps it.
@@ -58,7 +60,7 @@ pub(super) fn lower_buffer(buffer: &CapacityBuffer) -> Result<BufferRecord, Stri
     let count = |number: Option<i32>| number.and_then(|one| u32::try_from(one).ok());
     let status = buffer.status.clone().unwrap_or_default();
     Ok(BufferRecord {
-        key: key(&buffer.metadata),
+        key: key(super::NAME, &buffer.metadata),
         uid: text(buffer.metadata.uid.as_ref()),
         version: version(buffer.metadata.resource_version.as_deref()),
         generation: buffer.metadata.generation.unwrap_or(0),

@@ -170,6 +170,10 @@ fn spot_allowed(problem: &Problem, by_node: &BTreeMap<u32, &Candidate>, part: &P
     if !pools.all(|pool| pool.disruption.spot_to_spot) {
         return false;
     }
+    let mut pools = part.nodes.iter().filter_map(|node| by_node.get(node));
+    if pools.all(|one| problem.pools[one.pool].disruption.min_savings > 0) {
+        return true;
+    }
     let choice = |launch: &Launch| {
         let bought = launch.alternatives.iter().chain([&launch.purchase]);
         let types: BTreeSet<_> = bought.map(|purchase| &purchase.instance_type).collect();

@@ -131,6 +131,9 @@ impl Filter {
     }
 }
 
+/// Domains that new nodes can have, by key and by the tolerations that pools are held against.
+type Universes = BTreeMap<(Name, Option<Vec<Toleration>>), BTreeSet<Name>>;
+
 /// What rules mean for pods of one spec.
 #[derive(Default)]
 struct Role {
@@ -178,7 +181,7 @@ impl<'a, 'w> Board<'a, 'w> {
             roles: BTreeMap::new(),
             seen: BTreeMap::new(),
         };
-        let mut universes = BTreeMap::new();
+        let mut universes = Universes::new();
         let mut known: BTreeMap<(Kinds, Term), usize> = BTreeMap::new();
         for pod in world.sites.iter().flat_map(|site| &site.placed) {
             let pointer = Arc::as_ptr(&pod.group.spec);
@@ -402,19 +405,15 @@ fn rules(world: &World<'_>, spec: &PodSpec) -> Vec<(Kinds, Term)> {
     spreads.chain(near).collect()
 }
 
-fn new_group(
-    world: &World<'_>,
-    kind: Kinds,
-    term: Term,
-    universes: &mut BTreeMap<Name, BTreeSet<Name>>,
-) -> Group {
+fn new_group(world: &World<'_>, kind: Kinds, term: Term, universes: &mut Universes) -> Group {
     let mut eligible = Vec::new();
     if let Kinds::Spread { filter, .. } = &kind
         && &*term.key != labels::HOSTNAME
     {
+        let tolerations = filter.tolerations.as_deref();
         let offered = universes
-            .entry(term.key.clone())
-            .or_insert_with(|| purchase::domains(world.problem, &term.key));
+            .entry((term.key.clone(), filter.tolerations.clone()))
+            .or_insert_with(|| purchase::domains(world.problem, &term.key, tolerations));
         let mut all = offered.clone();
         let nodes = world
             .sites

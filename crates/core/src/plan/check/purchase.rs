@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::fit::reachable;
-use super::site::{Kind, Site, World, daemons, selected};
+use super::site::{Kind, Site, World, daemons, keeps_away, selected};
 use super::{Findings, Rule};
 use crate::labels;
 use crate::money::Money;
@@ -14,6 +14,7 @@ use crate::problem::{
 };
 use crate::requirements::Requirements;
 use crate::resources::{CPU, MEMORY, Resources};
+use crate::taints::{Toleration, untolerated};
 
 /// What a purchase takes from a catalogue.
 #[derive(Clone, Copy)]
@@ -107,10 +108,23 @@ fn given_labels(pool: &Pool, purchase: &Purchase, source: Source<'_>) -> Labels 
     all
 }
 
-/// Every value of a key that some pool can give a new node.
-pub(super) fn domains(problem: &Problem, key: &Name) -> BTreeSet<Name> {
+/// Every value of a key that some pool can give a new node. With tolerations, pools whose taints they do not cover
+/// give none.
+///
+/// karpenter: pkg/controllers/provisioning/scheduling/topology.go, `buildDomainGroups`
+pub(super) fn domains(
+    problem: &Problem,
+    key: &Name,
+    tolerations: Option<&[Toleration]>,
+) -> BTreeSet<Name> {
     let mut all = BTreeSet::new();
-    for pool in &problem.pools {
+    let pools = problem.pools.iter().filter(|pool| {
+        let taints = keeps_away(&pool.taints);
+        pool.closed.is_none()
+            && pool.replicas.is_none()
+            && tolerations.is_none_or(|own| untolerated(taints, own).is_none())
+    });
+    for pool in pools {
         let (Some(catalog), Ok(wanted)) = (
             problem.catalog(&pool.catalog),
             Requirements::parse(&pool.requirements),
@@ -146,7 +160,8 @@ pub(super) fn domains(problem: &Problem, key: &Name) -> BTreeSet<Name> {
             }
         };
         for kind in &catalog.types {
-            for offering in kind.offerings.iter().filter(|offering| offering.available) {
+            let left = |offering: &&Offering| offering.available && offering.left != Some(0);
+            for offering in kind.offerings.iter().filter(left) {
                 let purchase = purchase_of(catalog, kind, offering);
                 offer(purchase, Source::Type(kind, offering));
             }

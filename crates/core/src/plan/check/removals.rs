@@ -8,9 +8,10 @@ use super::site::World;
 use super::{Findings, Rule};
 use crate::plan::{Home, Removal};
 use crate::problem::{
-    Budget, BudgetAmount, ConsolidationPolicy, DisruptionReason, Node, NodePhase, Pod, Pool,
-    Problem, UnhealthyPodEvictionPolicy,
+    Budget, BudgetAmount, ConsolidationPolicy, DisruptionReason, Node, NodePhase, Offering, Pod,
+    Pool, Problem, UnhealthyPodEvictionPolicy,
 };
+use crate::resources::{CPU, MEMORY};
 use crate::schedule::Schedule;
 
 /// Why a node goes, if the plan takes it away.
@@ -114,6 +115,9 @@ fn may_go(world: &World<'_>, removal: &Removal, node: &Node, pool: &Pool) -> Res
     if pool.replicas.is_some() {
         return said("its pool keeps a fixed number of nodes");
     }
+    if removal.cause == DisruptionReason::Underutilized && overpriced(world.problem, pool, node) {
+        return grown(pool, node, now);
+    }
     if pool.disruption.consolidate_after.is_none() {
         return said("its pool never consolidates");
     }
@@ -134,6 +138,10 @@ fn may_go(world: &World<'_>, removal: &Removal, node: &Node, pool: &Pool) -> Res
     if pool.disruption.policy == ConsolidationPolicy::WhenEmpty {
         return said("its pool takes away empty nodes only");
     }
+    grown(pool, node, now)
+}
+
+fn grown(pool: &Pool, node: &Node, now: Option<Timestamp>) -> Result<(), String> {
     let old_enough = node
         .created
         .zip(now)
@@ -141,8 +149,33 @@ fn may_go(world: &World<'_>, removal: &Removal, node: &Node, pool: &Pool) -> Res
     if old_enough {
         Ok(())
     } else {
-        said("it is too young")
+        Err("it is too young".to_owned())
     }
+}
+
+/// Whether the pool lets nodes go for their price alone, and its catalogue has one with as much cpu and memory for
+/// less by what the pool asks to save.
+fn overpriced(problem: &Problem, pool: &Pool, node: &Node) -> bool {
+    let (true, Some(price), Some(catalog)) = (
+        pool.disruption.price_replacement,
+        node.price,
+        problem.catalog(&pool.catalog),
+    ) else {
+        return false;
+    };
+    let own = catalog
+        .types
+        .iter()
+        .find(|one| one.name == node.instance_type);
+    let size = own.map_or(&node.capacity, |one| &one.capacity);
+    let most = price - price.percent(pool.disruption.min_savings);
+    catalog.types.iter().any(|kind| {
+        let large = [CPU, MEMORY]
+            .iter()
+            .all(|name| kind.capacity.get(name) >= size.get(name));
+        let cheap = |one: &Offering| one.available && one.price < price && one.price <= most;
+        large && kind.offerings.iter().any(cheap)
+    })
 }
 
 /// What moving a pod costs beside moving others.

@@ -152,7 +152,9 @@ fn spot_to_spot(
         .chain([&launch.purchase])
         .map(|purchase| &purchase.instance_type)
         .collect();
-    if nodes.len() == 1 && types.len() < SPOT_CHOICE {
+    let asks =
+        |node: &usize| pool(world, *node).is_some_and(|pool| pool.disruption.min_savings > 0);
+    if nodes.len() == 1 && types.len() < SPOT_CHOICE && !nodes.iter().all(asks) {
         let text = format!(
             "{names} is spot and replaced by spot with {} types to choose from, fewer than {SPOT_CHOICE}",
             types.len()

@@ -299,7 +299,8 @@ fn occupants(pods: &[Pod], home: Home) -> Vec<Occupant<'_>> {
         .collect()
 }
 
-fn keeps_away(taints: &[Taint]) -> Vec<&Taint> {
+/// Taints that keep a pod off; those that only ask it to stay away do not.
+pub(super) fn keeps_away(taints: &[Taint]) -> Vec<&Taint> {
     taints
         .iter()
         .filter(|taint| taint.effect != Effect::PreferNoSchedule)

@@ -14,17 +14,18 @@ use crate::api::{
     field::Errors,
     fields, meta,
     registry::Resource,
-    selector::{FieldSelector, LabelSelector},
+    selector::{FieldSelector, parse_labels},
     state::State,
     status::Named,
     table, view,
 };
+use crate::selector::Selector;
 
 /// Which objects a list or watch is about.
 #[derive(Debug, Clone)]
 pub(crate) struct Selection {
     pub(crate) namespace: String,
-    pub(crate) labels: LabelSelector,
+    pub(crate) labels: Selector,
     pub(crate) fields: FieldSelector,
 }
 
@@ -34,7 +35,7 @@ impl Selection {
             context.query.get("labelSelector"),
             context.query.get("fieldSelector"),
         );
-        let labels = LabelSelector::parse(label_text).map_err(Status::bad_request)?;
+        let labels = parse_labels(label_text).map_err(Status::bad_request)?;
         let fields = FieldSelector::parse(field_text).map_err(Status::bad_request)?;
         fields::check(&context.resource, &fields)?;
         Ok(Self {

@@ -2,10 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use super::{
-    super::{field::Errors, selector::LabelSelector},
-    metadata, pod_validate,
-};
+use super::{super::field::Errors, metadata, pod_validate};
+use crate::selector::Selector;
 
 const IMMUTABLE: &str = "field is immutable";
 
@@ -84,7 +82,7 @@ fn selector_and_template(spec: &Value, what: &str, errors: &mut Errors) {
     let template = &spec["template"];
     let labels = &template["metadata"]["labels"];
     // A missing selector matches nothing.
-    if !LabelSelector::from_object(selector).matches(labels) {
+    if !Selector::read(selector).matches(labels) {
         errors.invalid(
             "spec.template.metadata.labels",
             labels,

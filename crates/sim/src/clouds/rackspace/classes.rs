@@ -38,6 +38,8 @@ pub struct Class {
     pub availability: String,
     /// A market price set by hand instead of by chance.
     pub pinned: Option<u32>,
+    /// Bids on it are neither won nor lost.
+    pub stuck: bool,
 }
 
 /// How prices move.
@@ -177,6 +179,7 @@ fn chicago(name: &str, category: &str, size: (u32, u32, u32), prices: (u32, u32,
         available: 100,
         availability: "available".to_owned(),
         pinned: None,
+        stuck: false,
     }
 }
 

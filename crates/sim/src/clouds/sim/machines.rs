@@ -12,6 +12,7 @@ use joiner_providers::{
     LaunchRequest, Machine, MachineId, MachineState, NodeLink, Notice, NoticeKind, Uid,
 };
 use rand::RngExt;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::market::Stream;
@@ -22,14 +23,22 @@ use crate::cluster::kubelet::NodeSpec;
 pub(super) enum Order {
     Boot(Box<NodeSpec>),
     Kill(String),
+    Forget(MachineId),
 }
 
-struct Sold {
+/// A machine that was sold, and what happens to it when.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sold {
     machine: Machine,
     spec: NodeSpec,
-    /// When it becomes a node; `None` if it never will or has.
+    /// When it becomes a node; `None` if it never will.
     boots: Option<Timestamp>,
+    /// Whether it is switched on, here and now.
+    #[serde(skip)]
     booted: bool,
+    /// Whether the ledger has it.
+    #[serde(skip)]
+    stored: bool,
     /// When it is taken back, and when that is announced.
     taken: Option<Timestamp>,
     announced: Option<Timestamp>,
@@ -69,6 +78,7 @@ impl Machines {
             machine: machine.clone(),
             boots: (draw >= options.stillborn_percent).then(|| later(now, boot)),
             booted: false,
+            stored: false,
             announced: taken.map(|at| earlier(at, options.market.notice)),
             taken,
             ends: None,
@@ -92,13 +102,43 @@ impl Machines {
         self.0.values().map(|sold| sold.shown(now)).collect()
     }
 
+    /// Goes on with what the ledger knows.
+    pub(super) fn resume(&mut self, known: Vec<Sold>) {
+        let known = known.into_iter().map(|sold| {
+            let stored = true;
+            (sold.machine.id.clone(), Sold { stored, ..sold })
+        });
+        self.0 = known.collect();
+    }
+
+    /// Switches off everything that runs here; it runs elsewhere from now on.
+    pub(super) fn hand_over(&mut self) -> Vec<Order> {
+        let gone = std::mem::take(&mut self.0);
+        let running = gone.into_values().filter(|sold| sold.booted);
+        running.map(|sold| Order::Kill(sold.spec.name)).collect()
+    }
+
+    /// What is known of a machine, if the ledger does not have it yet.
+    pub(super) fn unstored(&self, id: &MachineId) -> Option<Sold> {
+        self.0.get(id).filter(|sold| !sold.stored).cloned()
+    }
+
+    /// The ledger has it now.
+    pub(super) fn stored(&mut self, id: &MachineId) {
+        if let Some(sold) = self.0.get_mut(id) {
+            sold.stored = true;
+        }
+    }
+
     /// Begins to take a machine down; whether there was one.
     pub(super) fn terminate(&mut self, id: &MachineId, now: Timestamp, after: Duration) -> bool {
         let Some(sold) = self.0.get_mut(id) else {
             return false;
         };
-        sold.ends.get_or_insert_with(|| later(now, after));
-        sold.boots = None;
+        if sold.ends.is_none() {
+            sold.ends = Some(later(now, after));
+            sold.stored = false;
+        }
         true
     }
 
@@ -127,8 +167,7 @@ impl Machines {
         let mut orders = Vec::new();
         let mut next = None;
         self.0.retain(|_, sold| {
-            if sold.boots.is_some_and(|at| at <= now) {
-                sold.boots = None;
+            if sold.may_boot() && sold.boots.is_some_and(|at| at <= now) {
                 sold.booted = true;
                 orders.push(Order::Boot(Box::new(sold.spec.clone())));
             }
@@ -137,9 +176,11 @@ impl Machines {
                 if sold.booted {
                     orders.push(Order::Kill(sold.spec.name.clone()));
                 }
+                orders.push(Order::Forget(sold.machine.id.clone()));
                 return false;
             }
-            next = [next, sold.boots, over].into_iter().flatten().min();
+            let boots = sold.boots.filter(|_| sold.may_boot());
+            next = [next, boots, over].into_iter().flatten().min();
             true
         });
         (orders, next)
@@ -147,6 +188,16 @@ impl Machines {
 }
 
 impl Sold {
+    /// What the cloud calls it.
+    pub fn id(&self) -> &MachineId {
+        &self.machine.id
+    }
+
+    /// A machine that nobody remembers could not be found again, so it does not begin to run.
+    fn may_boot(&self) -> bool {
+        self.stored && !self.booted && self.ends.is_none()
+    }
+
     fn shown(&self, now: Timestamp) -> Machine {
         let state = if self.ends.is_some() {
             MachineState::Stopping
@@ -207,7 +258,8 @@ fn node_spec(machine: &Machine, request: &LaunchRequest, ready_after: Duration) 
     }
     spec.architecture = machine.labels.get(labels::ARCH).map(ToString::to_string);
     spec.provider_id = machine.id.to_string();
-    spec.taints = request.taints.iter().map(taint).collect();
+    let taints = request.taints.iter().chain(&request.startup_taints);
+    spec.taints = taints.map(taint).collect();
     spec.capacity = amounts(&machine.capacity);
     spec.allocatable = amounts(&machine.allocatable);
     spec.ready_after = signed(ready_after);

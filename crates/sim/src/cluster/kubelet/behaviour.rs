@@ -41,7 +41,7 @@ impl Default for PodDefaults {
 
 /// How one pod behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Behaviour {
+pub struct Behaviour {
     pub(crate) start: SignedDuration,
     pub(crate) init: SignedDuration,
     pub(crate) ready: SignedDuration,
@@ -52,7 +52,7 @@ pub(crate) struct Behaviour {
 
 impl Behaviour {
     /// Reads a pod's annotations; without them its readiness probes say when it is ready.
-    pub(crate) fn read(pod: &Value, defaults: &PodDefaults) -> Self {
+    pub fn read(pod: &Value, defaults: &PodDefaults) -> Self {
         let seconds = |annotation| {
             let text = pod.annotation(annotation)?;
             let seconds = text.parse::<f64>().ok().filter(|seconds| *seconds >= 0.0)?;

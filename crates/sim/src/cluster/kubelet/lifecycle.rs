@@ -62,7 +62,7 @@ pub(crate) enum Stage {
 
 /// A pod on its node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Run {
+pub struct Run {
     pub(crate) uid: String,
     pub(crate) admitted: Timestamp,
     pub(crate) stage: Stage,
@@ -77,12 +77,7 @@ pub(crate) struct Run {
 
 impl Run {
     /// A pod that its node has just taken on.
-    pub(crate) fn admit(
-        pod: &Value,
-        behaviour: Behaviour,
-        address: String,
-        now: Timestamp,
-    ) -> Self {
+    pub fn admit(pod: &Value, behaviour: Behaviour, address: String, now: Timestamp) -> Self {
         Self {
             uid: pod.uid().to_owned(),
             admitted: now,
@@ -95,8 +90,29 @@ impl Run {
         }
     }
 
+    /// A pod that its node runs already, as its status tells: a kubelet that was restarted finds its containers again.
+    pub fn resume(pod: &Value, behaviour: Behaviour, address: String, now: Timestamp) -> Self {
+        let mut run = Self::admit(pod, behaviour, address, now);
+        if let Some(admitted) = pod.time(&["status", "startTime"]) {
+            run.admitted = admitted;
+        }
+        if let [main, ..] = pod.items(&["status", "containerStatuses"]) {
+            let restarts = main.int(&["restartCount"]).unwrap_or_default();
+            run.restarts = u32::try_from(restarts).unwrap_or_default();
+            if let Some(since) = main.time(&["state", "running", "startedAt"]) {
+                run.stage = Stage::Running { since };
+                run.init = pod
+                    .items(&["status", "initContainerStatuses"])
+                    .iter()
+                    .map(began)
+                    .collect();
+            }
+        }
+        run
+    }
+
     /// Lets time pass up to `now` and says when something will happen next.
-    pub(crate) fn advance(&mut self, pod: &Value, now: Timestamp) -> Option<Timestamp> {
+    pub fn advance(&mut self, pod: &Value, now: Timestamp) -> Option<Timestamp> {
         if pod.deleting() {
             self.begin_to_stop(pod, now);
         }
@@ -114,13 +130,18 @@ impl Run {
         }
     }
 
+    /// Whether this is the life of the pod with that identity.
+    pub fn is_of(&self, uid: &str) -> bool {
+        self.uid == uid
+    }
+
     /// Whether the main containers run and have become ready.
     pub(crate) fn is_ready(&self, now: Timestamp) -> bool {
         self.ready_at().is_some_and(|at| at <= now)
     }
 
     /// Whether nothing of the pod runs any more because it was told to end.
-    pub(crate) fn is_stopped(&self) -> bool {
+    pub fn is_stopped(&self) -> bool {
         matches!(self.stage, Stage::Stopped { .. })
     }
 
@@ -259,6 +280,13 @@ impl Run {
     }
 }
 
+/// When an init container started, and ended if it has.
+fn began(status: &Value) -> (Timestamp, Option<Timestamp>) {
+    let at = |state: &str, field: &str| status.time(&["state", state, field]);
+    let started = at("running", "startedAt").or_else(|| at("terminated", "startedAt"));
+    (started.unwrap_or_default(), at("terminated", "finishedAt"))
+}
+
 fn later(at: Timestamp, by: SignedDuration) -> Timestamp {
     at.checked_add(by).unwrap_or(Timestamp::MAX)
 }
@@ -366,6 +394,27 @@ mod tests {
         assert_eq!(run.advance(&pod, at(12)), Some(at(17)));
         assert_eq!(run.advance(&pod, at(17)), None);
         assert!(run.is_stopped());
+    }
+
+    #[test]
+    fn a_restarted_kubelet_finds_its_containers_again() {
+        let mut pod = pod(
+            &json!({"initContainers": [{"name": "a"}], "containers": [{"name": "c"}]}),
+            &json!({"sim.joiner.dev/run-seconds": "60", "sim.joiner.dev/exit-code": "1"}),
+        );
+        let mut run = admit(&pod);
+        run.advance(&pod, at(70));
+        assert_eq!(run.restarts, 1);
+        pod = crate::cluster::kubelet::report(&pod, &run, "10.0.0.9", at(70));
+        let behaviour = Behaviour::read(&pod, &PodDefaults::default());
+        let mut found = Run::resume(&pod, behaviour, run.address.clone(), at(80));
+        assert_eq!(found.stage, run.stage);
+        assert_eq!(
+            (found.restarts, found.admitted),
+            (run.restarts, run.admitted)
+        );
+        assert_eq!(found.init, run.init);
+        assert_eq!(found.advance(&pod, at(80)), run.advance(&pod, at(80)));
     }
 
     #[test]

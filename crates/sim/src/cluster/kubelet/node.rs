@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::clock::rfc3339;
@@ -13,12 +14,12 @@ const KUBELET_VERSION: &str = "v1.34.4";
 /// The taint of nodes that are not ready; the node controller takes it away.
 pub(crate) const NOT_READY: &str = "node.kubernetes.io/not-ready";
 /// The namespace of node leases.
-pub(crate) const LEASES: &str = "kube-node-lease";
+pub const LEASES: &str = "kube-node-lease";
 /// How long a lease is valid, as kubelets write it.
 const LEASE_SECONDS: i64 = 40;
 
 /// A machine that boots with a kubelet on it.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct NodeSpec {
     /// Name of the node, which is also its host name.
     pub name: String,
@@ -91,7 +92,7 @@ impl NodeSpec {
 }
 
 /// The Node as its kubelet registers it.
-pub(crate) fn node_object(spec: &NodeSpec, address: &str, now: Timestamp) -> Value {
+pub fn node_object(spec: &NodeSpec, address: &str, now: Timestamp) -> Value {
     let (capacity, allocatable) = spec.resources();
     let architecture = spec.architecture.as_deref().unwrap_or("amd64");
     let mut labels = BTreeMap::from([
@@ -143,7 +144,7 @@ pub(crate) fn node_object(spec: &NodeSpec, address: &str, now: Timestamp) -> Val
 }
 
 /// Writes the conditions that a living kubelet reports, with a fresh heartbeat.
-pub(crate) fn write_conditions(node: &mut Value, ready: bool, now: Timestamp) {
+pub fn write_conditions(node: &mut Value, ready: bool, now: Timestamp) {
     let stamp = rfc3339(now);
     let (reason, message) = if ready {
         ("KubeletReady", "kubelet is posting ready status")
@@ -201,7 +202,7 @@ pub(crate) fn write_conditions(node: &mut Value, ready: bool, now: Timestamp) {
 }
 
 /// A node's Lease, renewed now.
-pub(crate) fn lease_object(node: &Value, micros: &str) -> Value {
+pub fn lease_object(node: &Value, micros: &str) -> Value {
     json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
         "metadata": {

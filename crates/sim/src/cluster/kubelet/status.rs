@@ -8,7 +8,7 @@ use crate::clock::rfc3339;
 use crate::cluster::fields::{Condition, Fields as _, set, set_condition};
 
 /// The pod with the status that its run has at this moment.
-pub(crate) fn report(pod: &Value, run: &Run, host: &str, now: Timestamp) -> Value {
+pub fn report(pod: &Value, run: &Run, host: &str, now: Timestamp) -> Value {
     let mut object = pod.clone();
     let ready = run.is_ready(now);
     let phase = phase(run);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::cluster::fields::Fields as _;
-use crate::cluster::selector::{Operator, Requirement};
+use crate::selector::{Operator, Requirement};
 
 /// One node selector term: all its requirements must hold. A term without any matches nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use super::resources::{Resources, pod_requests};
 use super::taints::Toleration;
 use crate::cluster::Key;
 use crate::cluster::fields::Fields as _;
-use crate::cluster::selector::{Operator, Requirement, Selector};
+use crate::selector::{Operator, Requirement, Selector};
 
 /// What scoring assumes for a container that asks for nothing (kubernetes: `DefaultMilliCPURequest`).
 const ASSUMED_CPU_MILLIS: i64 = 100;

@@ -17,7 +17,7 @@ use super::filter::{Cycle, Nominated};
 use super::pod::PodInfo;
 use crate::cluster::Key;
 use crate::cluster::fields::Fields as _;
-use crate::cluster::selector::Selector;
+use crate::selector::Selector;
 
 const NO_VICTIMS: &str = "No preemption victims found for incoming pod";
 /// As many candidates as upstream looks for: a tenth of the nodes, and no fewer than this.

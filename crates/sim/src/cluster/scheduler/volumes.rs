@@ -287,7 +287,7 @@ pub(crate) fn volume_suits(volume: &Value, claim: &Value) -> bool {
         && quantity::units(volume.at(&["spec", "capacity", "storage"]))
             >= quantity::units(claim.at(&["spec", "resources", "requests", "storage"]))
         && (selector.is_null()
-            || crate::cluster::selector::Selector::read(selector).matches(volume.labels()))
+            || crate::selector::Selector::read(selector).matches(volume.labels()))
 }
 
 fn volume_mode(object: &Value) -> &str {

@@ -13,7 +13,7 @@ use super::pods::{portion, ready};
 use super::{Action, Controller, Event, Moment, Plan, World};
 use crate::cluster::Key;
 use crate::cluster::fields::{Condition, Fields as _, place, set, set_condition};
-use crate::cluster::selector::Selector;
+use crate::selector::Selector;
 
 const RESOURCE: &str = "poddisruptionbudgets.policy";
 /// An eviction that was granted and whose pod is still there after this long is taken to have been refused.

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::{Action, Event, World};
 use crate::cluster::Key;
 use crate::cluster::fields::{Fields as _, controller_ref, set};
-use crate::cluster::selector::Selector;
+use crate::selector::Selector;
 
 /// Whether a pod has ended, well or badly.
 pub(crate) fn finished(pod: &Value) -> bool {

@@ -13,7 +13,7 @@ use super::pods::{self, PodName, claim, concerned_owners, from_template};
 use super::{Action, Controller, Event, Moment, Plan, World};
 use crate::cluster::Key;
 use crate::cluster::fields::{Fields as _, set, unset};
-use crate::cluster::selector::Selector;
+use crate::selector::Selector;
 
 /// The resource of `ReplicaSet`s.
 pub(crate) const RESOURCE: &str = "replicasets.apps";

@@ -1,10 +1,9 @@
-//! Label selectors as objects carry them (`matchLabels` and `matchExpressions`), compiled once and matched often.
+//! Label selectors, compiled once and matched often: as objects carry them (`matchLabels` and `matchExpressions`).
+//! [`crate::api`] reads those of queries into the same requirements.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-
-use super::fields::Fields as _;
 
 /// How one requirement compares a label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -69,11 +68,12 @@ impl Requirement {
     /// The requirement that an API object (`key`, `operator`, `values`) states.
     pub(crate) fn read(expression: &Value) -> Option<Self> {
         Some(Self {
-            key: expression.text(&["key"]).to_owned(),
-            operator: Operator::parse(expression.text(&["operator"]))?,
-            values: expression
-                .items(&["values"])
-                .iter()
+            key: expression["key"].as_str().unwrap_or_default().to_owned(),
+            operator: Operator::parse(expression["operator"].as_str()?)?,
+            values: expression["values"]
+                .as_array()
+                .into_iter()
+                .flatten()
                 .filter_map(|value| value.as_str().map(str::to_owned))
                 .collect(),
         })
@@ -90,13 +90,19 @@ pub(crate) enum Selector {
 }
 
 impl Selector {
+    /// Objects that meet every requirement.
+    pub(crate) fn all(mut requirements: Vec<Requirement>) -> Self {
+        requirements.sort();
+        Self::All(requirements)
+    }
+
     /// Compiles a `LabelSelector`; `null` selects nothing and `{}` everything.
     pub(crate) fn read(selector: &Value) -> Self {
         if !selector.is_object() {
             return Self::Nothing;
         }
         let mut requirements = Vec::new();
-        if let Some(labels) = selector.at(&["matchLabels"]).as_object() {
+        if let Some(labels) = selector["matchLabels"].as_object() {
             for (key, value) in labels {
                 requirements.push(Requirement {
                     key: key.clone(),
@@ -105,14 +111,17 @@ impl Selector {
                 });
             }
         }
-        for expression in selector.items(&["matchExpressions"]) {
+        for expression in selector["matchExpressions"]
+            .as_array()
+            .into_iter()
+            .flatten()
+        {
             match Requirement::read(expression) {
                 Some(requirement) => requirements.push(requirement),
                 None => return Self::Nothing,
             }
         }
-        requirements.sort();
-        Self::All(requirements)
+        Self::all(requirements)
     }
 
     /// Whether there is nothing to match: absent, or without requirements.
@@ -122,7 +131,7 @@ impl Selector {
 
     /// Whether labels (a JSON map, or null) match.
     pub(crate) fn matches(&self, labels: &Value) -> bool {
-        self.matches_by(|key| labels.at(&[key]).as_str())
+        self.matches_by(|key| labels.get(key).and_then(Value::as_str))
     }
 
     /// Whether labels held as a map match.

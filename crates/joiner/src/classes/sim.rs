@@ -1,5 +1,7 @@
 //! SimNodeClass objects become simulated clouds.
 
+mod ledger;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -11,13 +13,18 @@ use joiner_api::joiner::{
 use joiner_api::text;
 use joiner_controllers::dialect::{ClassFactory, ClassKind, Secrets};
 use joiner_controllers::record::ClassRecord;
+use joiner_controllers::tasks::Tasks;
 use joiner_core::name::Name;
 use joiner_core::problem::Catalog;
 use joiner_providers::{Provider, ProviderError};
 use joiner_sim::clock::Clock;
-use joiner_sim::clouds::sim::{Market, Rack, SimCloud, SimCloudOptions, built_in, read_kwok};
+use joiner_sim::clouds::sim::{
+    Forgetful, Ledger, Market, Rack, SimCloud, SimCloudOptions, built_in, read_kwok,
+};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
+
+pub(crate) use ledger::Archive;
 
 /// The kind of class that simulated clouds are described by.
 pub(crate) const SIM: ClassKind = ClassKind {
@@ -32,17 +39,36 @@ pub(crate) struct SimClasses {
     client: Client,
     clock: Clock,
     rack: Arc<dyn Rack>,
+    archive: Option<Archive>,
+    tasks: Tasks,
     open: Mutex<BTreeMap<Name, SimCloud>>,
 }
 
 impl SimClasses {
-    /// Clouds whose machines plug into `rack`.
-    pub(crate) fn new(client: Client, clock: Clock, rack: Arc<dyn Rack>) -> Self {
+    /// Clouds whose machines plug into `rack` and end with this process.
+    pub(crate) fn new(client: Client, clock: Clock, rack: Arc<dyn Rack>, tasks: Tasks) -> Self {
         SimClasses {
             client,
             clock,
             rack,
+            archive: None,
+            tasks,
             open: Mutex::default(),
+        }
+    }
+
+    /// The same with machines that outlive the process.
+    pub(crate) fn remembering(self, archive: Archive) -> Self {
+        SimClasses {
+            archive: Some(archive),
+            ..self
+        }
+    }
+
+    fn ledger(&self, class: &ClassRecord) -> Arc<dyn Ledger> {
+        match &self.archive {
+            Some(archive) => Arc::new(archive.ledger(&class.uid)),
+            None => Arc::new(Forgetful),
         }
     }
 
@@ -109,9 +135,17 @@ impl ClassFactory for SimClasses {
             cloud.change(|present| *present = options);
             return Ok(Arc::new(cloud.clone()));
         }
-        let cloud = SimCloud::new(options, self.clock.clone(), Arc::clone(&self.rack));
+        let cloud = SimCloud::remembering(
+            options,
+            self.clock.clone(),
+            Arc::clone(&self.rack),
+            self.ledger(class),
+        );
         let running = cloud.clone();
-        tokio::task::spawn(async move { running.run().await });
+        self.tasks
+            .spawn(format!("cloud {}", class.key), async move {
+                running.run().await;
+            });
         open.insert(class.uid.clone(), cloud.clone());
         Ok(Arc::new(cloud))
     }
@@ -152,7 +186,13 @@ fn options(
     if let (Some(min), Some(max)) = (&boot.min, &boot.max) {
         options.boot_min = duration("spec.bootTime.min", min)?;
         options.boot_max = duration("spec.bootTime.max", max)?.max(options.boot_min);
+        // A cloud that boots at once has kubelets that are ready at once.
+        options.ready_after = options.ready_after.min(options.boot_min);
     }
+    if let Some(timeout) = &spec.registration_timeout {
+        options.registration = Some(duration("spec.registrationTimeout", timeout)?);
+    }
+    options.shows_stock = spec.stock_outs.as_ref().is_none_or(|stock| !stock.hidden);
     let failures = spec.failures.clone().unwrap_or_default();
     if let Some(launch) = &failures.launch {
         options.refused_percent = percent("spec.failures.launch", launch)?;
@@ -217,7 +257,8 @@ mod tests {
             "seed": 7,
             "spotPrices": {"swing": "20%", "every": "1m"},
             "bootTime": {"min": "1s", "max": "2s"},
-            "stockOuts": {"chance": "5%", "every": "3m", "offerings": [{"zone": "sim-b"}]},
+            "registrationTimeout": "40s",
+            "stockOuts": {"chance": "5%", "every": "3m", "hidden": true, "offerings": [{"zone": "sim-b"}]},
             "interruptions": {"chance": "10%", "every": "1h", "notice": "30s"},
             "failures": {"launch": "3%", "registration": "4%"},
         }))
@@ -230,6 +271,8 @@ mod tests {
         assert_eq!(market.spot_life, Some(Duration::from_hours(10)));
         assert_eq!(market.notice, Duration::from_secs(30));
         assert_eq!((options.refused_percent, options.stillborn_percent), (3, 4));
+        assert_eq!(options.registration, Some(Duration::from_secs(40)));
+        assert!(!options.shows_stock);
         let sold_out = |zone: &str| {
             let offerings = options
                 .catalog

@@ -1,19 +1,21 @@
-//! What both kinds share: keys, conditions, amounts.
+//! What all families share: keys, conditions, amounts, patches.
+
+use std::collections::BTreeMap;
 
 use joiner_api::condition::{Condition as ApiCondition, ConditionStatus};
 use joiner_api::text::ResourceList;
 use joiner_core::name::Name;
 use joiner_core::resources::{CPU, Resources};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use serde_json::{Value, json};
 
-use super::NAME;
 use crate::dialect::ObjectRef;
-use crate::record::{Condition, Conditions, Key, Truth};
+use crate::record::{Condition, Conditions, Key, MachineRecord, MetadataChange, Truth};
 use crate::view::pods::quantity_map;
 
-pub(super) fn key(metadata: &ObjectMeta) -> Key {
+pub(super) fn key(dialect: &'static str, metadata: &ObjectMeta) -> Key {
     Key {
-        dialect: NAME,
+        dialect,
         namespace: metadata.namespace.as_deref().unwrap_or_default().into(),
         name: metadata.name.as_deref().unwrap_or_default().into(),
     }
@@ -23,9 +25,9 @@ pub(super) fn text(text: Option<&String>) -> Name {
     text.map(String::as_str).unwrap_or_default().into()
 }
 
-pub(super) fn object_ref(kind: &str, key: &Key, uid: &Name) -> ObjectRef {
+pub(super) fn object_ref(api_version: &str, kind: &str, key: &Key, uid: &Name) -> ObjectRef {
     ObjectRef {
-        api_version: "karpenter.sh/v1".into(),
+        api_version: api_version.to_owned(),
         kind: kind.to_owned(),
         namespace: key.namespace.clone(),
         name: key.name.clone(),
@@ -103,4 +105,31 @@ pub(super) fn render_resources(resources: &Resources) -> ResourceList {
         .into_iter()
         .map(|(name, text)| (name, text.as_str().into()))
         .collect()
+}
+
+/// Metadata as a merge patch that is refused if the object has changed meanwhile.
+pub(super) fn metadata_patch(
+    machine: &MachineRecord,
+    change: &MetadataChange,
+    finalizers: Option<Vec<String>>,
+) -> Value {
+    let map = |all: &BTreeMap<Name, Option<Name>>| -> BTreeMap<String, Option<String>> {
+        all.iter()
+            .map(|(key, value)| (key.to_string(), value.as_ref().map(ToString::to_string)))
+            .collect()
+    };
+    let mut metadata = json!({
+        "uid": &*machine.uid.0,
+        "resourceVersion": machine.version.to_string(),
+    });
+    if !change.labels.is_empty() {
+        metadata["labels"] = json!(map(&change.labels));
+    }
+    if !change.annotations.is_empty() {
+        metadata["annotations"] = json!(map(&change.annotations));
+    }
+    if let Some(finalizers) = finalizers {
+        metadata["finalizers"] = json!(finalizers);
+    }
+    json!({ "metadata": metadata })
 }

@@ -1,0 +1,108 @@
+//! What a machine like the ones that there are costs today, for pools whose nodes go for their price alone.
+
+use std::collections::BTreeMap;
+
+use crate::labels;
+use crate::money::Money;
+use crate::name::{Labels, Name};
+use crate::problem::{InstanceType, Node, Offering, Pool, Problem};
+use crate::requirements::Requirements;
+use crate::resources::{EPHEMERAL_STORAGE, PODS, Resources};
+
+/// What each pool can buy today: how large, and for how much.
+pub(super) struct Markets(Vec<Market>);
+
+/// What one pool can buy today; empty unless it asks for price alone to be reason enough.
+struct Market {
+    sizes: BTreeMap<Name, Resources>,
+    offers: Vec<(Resources, Money)>,
+    min_savings: u32,
+}
+
+impl Markets {
+    pub(super) fn new(problem: &Problem) -> Self {
+        Markets(
+            problem
+                .pools
+                .iter()
+                .map(|pool| market(problem, pool))
+                .collect(),
+        )
+    }
+
+    /// Whether a machine at least as large as the node is to be had for as much less as its pool asks for.
+    pub(super) fn beat(&self, pool: usize, node: &Node) -> bool {
+        let (Some(market), Some(price)) = (self.0.get(pool), node.price) else {
+            return false;
+        };
+        let most = price - price.percent(market.min_savings);
+        // Catalogues promise a little less than there is: like is compared with like.
+        let told = market.sizes.get(&node.instance_type);
+        let size = told.cloned().unwrap_or_else(|| size(&node.capacity));
+        market
+            .offers
+            .iter()
+            .any(|(capacity, offered)| *offered < price && *offered <= most && capacity.fits(&size))
+    }
+}
+
+fn market(problem: &Problem, pool: &Pool) -> Market {
+    let mut market = Market {
+        sizes: BTreeMap::new(),
+        offers: Vec::new(),
+        min_savings: pool.disruption.min_savings,
+    };
+    let wanted = Requirements::parse(&pool.requirements);
+    let catalog = problem.catalog(&pool.catalog);
+    let (true, None, Ok(wanted), Some(catalog)) = (
+        pool.disruption.price_replacement,
+        &pool.closed,
+        wanted,
+        catalog,
+    ) else {
+        return market;
+    };
+    for kind in &catalog.types {
+        let cheapest = kind
+            .offerings
+            .iter()
+            .filter(|offering| offering.available)
+            .filter(|offering| {
+                let has = Requirements::from_labels(&offered(pool, kind, offering));
+                has.compatible(&wanted, |_| false).is_ok()
+            })
+            .map(|offering| offering.price)
+            .min();
+        let size = size(&kind.capacity);
+        market.sizes.insert(kind.name.clone(), size.clone());
+        market.offers.extend(cheapest.map(|price| (size, price)));
+    }
+    market
+}
+
+/// What makes one machine as good as another. Whether disk and number of pods suffice shows when pods are placed.
+fn size(capacity: &Resources) -> Resources {
+    let counts = |name: &str| !matches!(name, PODS | EPHEMERAL_STORAGE);
+    capacity
+        .iter()
+        .filter(|(name, _)| counts(name))
+        .map(|(name, amount)| (name.clone(), amount))
+        .collect()
+}
+
+/// The labels that a machine of this kind would have.
+fn offered(pool: &Pool, kind: &InstanceType, offering: &Offering) -> Labels {
+    let paid: &str = offering.capacity_type.into();
+    let mut all = pool.labels.clone();
+    all.extend(kind.labels.clone());
+    for (key, value) in [
+        (labels::NODEPOOL, &pool.name),
+        (labels::INSTANCE_TYPE, &kind.name),
+        (labels::ZONE, &offering.zone),
+        (labels::REGION, &offering.region),
+        (labels::CAPACITY_TYPE, &Name::from(paid)),
+    ] {
+        all.insert(key.into(), value.clone());
+    }
+    all
+}

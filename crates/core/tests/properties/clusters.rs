@@ -1,0 +1,304 @@
+//! Clusters from a seed: catalogues, pools, pods and nodes with every rule there is.
+
+use joiner_core::labels;
+use joiner_core::money::Money;
+use joiner_core::name::{Labels, Name};
+use joiner_core::pack::Options;
+use joiner_core::problem::{
+    AffinityTerm, CapacityType, Catalog, DaemonSet, HostPort, InstanceType, Limits, Node, Offering,
+    Pod, PodSpec, Policy, Pool, Problem, Protocol, Spread, Weighted, WhenUnsatisfiable,
+};
+use joiner_core::requirement::{Expression, Operator};
+use joiner_core::resources::{CPU, MEMORY, PODS, Resources};
+use joiner_core::selector::LabelSelector;
+use joiner_core::taints::{Effect, Taint, Toleration};
+use proptest::prelude::ProptestConfig;
+
+pub(crate) const GIB: i64 = 1 << 30;
+
+/// A stream of numbers from a seed, the same on every machine.
+pub(crate) struct Dice(pub(crate) u64);
+
+impl Dice {
+    pub(crate) fn below(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (mixed ^ (mixed >> 31)) % sides
+    }
+
+    pub(crate) fn one_in(&mut self, sides: u64) -> bool {
+        self.below(sides) == 0
+    }
+
+    pub(crate) fn amount(&mut self, low: i64, high: i64) -> i64 {
+        low + i64::try_from(self.below(u64::try_from(high - low + 1).unwrap())).unwrap()
+    }
+
+    pub(crate) fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
+        from[usize::try_from(self.below(from.len() as u64)).unwrap()]
+    }
+}
+
+pub(crate) const ZONES: [&str; 3] = ["zone-a", "zone-b", "zone-c"];
+pub(crate) const APPS: [&str; 4] = ["web", "db", "cache", "batch"];
+
+pub(crate) fn size(cpu: i64, memory: i64, pods: i64) -> Resources {
+    Resources::new()
+        .with(CPU, cpu)
+        .with(MEMORY, memory)
+        .with(PODS, pods)
+}
+
+pub(crate) fn catalog(dice: &mut Dice) -> Catalog {
+    let mut types = Vec::new();
+    for index in 0..dice.amount(2, 8) {
+        let cores = 1 << dice.below(5);
+        let gib = cores * [2, 4, 8][usize::try_from(dice.below(3)).unwrap()];
+        let mut offerings = Vec::new();
+        for zone in ZONES {
+            for capacity_type in [CapacityType::Spot, CapacityType::OnDemand] {
+                if dice.one_in(4) {
+                    continue;
+                }
+                let cents = cores * dice.amount(2, 9);
+                offerings.push(Offering {
+                    zone: zone.into(),
+                    region: "".into(),
+                    capacity_type,
+                    price: Money::from_nanos(cents * 10_000_000),
+                    available: !dice.one_in(10),
+                    left: dice
+                        .one_in(6)
+                        .then(|| u32::try_from(dice.below(3)).unwrap()),
+                    reservation: None,
+                });
+            }
+        }
+        let arch = dice.pick(&["amd64", "arm64"]);
+        types.push(InstanceType {
+            name: format!("type-{index}").into(),
+            labels: Labels::from([(labels::ARCH.into(), arch.into())]),
+            capacity: size(cores * 1000, gib * GIB, 8 + cores * 4),
+            overhead: size(100, GIB / 4, 0),
+            offerings,
+        });
+    }
+    Catalog {
+        name: "cloud".into(),
+        types,
+        ranges: Vec::new(),
+    }
+}
+
+pub(crate) fn pool(dice: &mut Dice, name: &str) -> Pool {
+    let mut limits = Limits::default();
+    if dice.one_in(3) {
+        limits.nodes = Some(u32::try_from(dice.below(6)).unwrap());
+    }
+    if dice.one_in(3) {
+        limits.resources = Resources::new().with(CPU, dice.amount(2, 40) * 1000);
+    }
+    if dice.one_in(4) {
+        limits.cost = Some(Money::from_nanos(dice.amount(1, 30) * 100_000_000));
+    }
+    let mut requirements = Vec::new();
+    if dice.one_in(3) {
+        requirements.push(Expression::new(labels::ZONE, Operator::In, &ZONES[..2]));
+    }
+    if dice.one_in(4) {
+        requirements.push(Expression::new("team", Operator::In, &["red", "blue"]));
+    }
+    Pool {
+        name: name.into(),
+        catalog: "cloud".into(),
+        weight: i32::try_from(dice.below(3)).unwrap(),
+        requirements,
+        taints: if dice.one_in(4) {
+            vec![Taint {
+                key: "dedicated".into(),
+                value: "yes".into(),
+                effect: if dice.one_in(2) {
+                    Effect::NoSchedule
+                } else {
+                    Effect::PreferNoSchedule
+                },
+            }]
+        } else {
+            Vec::new()
+        },
+        limits,
+        ..Pool::default()
+    }
+}
+
+pub(crate) fn term(dice: &mut Dice, app: &str) -> AffinityTerm {
+    AffinityTerm {
+        topology_key: dice.pick(&[labels::ZONE, labels::HOSTNAME]).into(),
+        selector: Some(LabelSelector::label("app", app)),
+        namespaces: Vec::new(),
+        namespace_selector: None,
+    }
+}
+
+pub(crate) fn spread(dice: &mut Dice, app: &str) -> Spread {
+    Spread {
+        topology_key: dice
+            .pick(&[labels::ZONE, labels::HOSTNAME, labels::CAPACITY_TYPE])
+            .into(),
+        max_skew: i32::try_from(dice.amount(1, 2)).unwrap(),
+        selector: Some(LabelSelector::label("app", app)),
+        match_label_keys: Vec::new(),
+        min_domains: dice.one_in(5).then_some(2),
+        when_unsatisfiable: if dice.one_in(4) {
+            WhenUnsatisfiable::ScheduleAnyway
+        } else {
+            WhenUnsatisfiable::DoNotSchedule
+        },
+        node_affinity_policy: Policy::Honor,
+        node_taints_policy: if dice.one_in(4) {
+            Policy::Honor
+        } else {
+            Policy::Ignore
+        },
+    }
+}
+
+pub(crate) fn spec(dice: &mut Dice) -> PodSpec {
+    let app = dice.pick(&APPS);
+    let mut spec = PodSpec {
+        namespace: "default".into(),
+        labels: Labels::from([("app".into(), app.into())]),
+        requests: size(dice.amount(1, 40) * 100, dice.amount(1, 32) * GIB / 4, 1),
+        priority: i32::try_from(dice.below(2)).unwrap() * 100,
+        ..PodSpec::default()
+    };
+    if dice.one_in(5) {
+        let arch = dice.pick(&["amd64", "arm64"]);
+        spec.node_selector.insert(labels::ARCH.into(), arch.into());
+    }
+    if dice.one_in(8) {
+        let team = dice.pick(&["red", "blue", "green"]);
+        spec.node_selector.insert("team".into(), team.into());
+    }
+    if dice.one_in(6) {
+        for zone in [dice.pick(&ZONES), dice.pick(&ZONES)] {
+            let term = vec![Expression::new(labels::ZONE, Operator::In, &[zone])];
+            spec.required_affinity.push(term);
+        }
+    }
+    if dice.one_in(5) {
+        let zone = dice.pick(&ZONES);
+        spec.preferred_affinity.push(Weighted {
+            weight: 10,
+            term: vec![Expression::new(labels::ZONE, Operator::In, &[zone])],
+        });
+    }
+    if dice.one_in(2) {
+        spec.tolerations.push(Toleration::everything());
+    }
+    if dice.one_in(3) {
+        let other = if dice.one_in(3) {
+            dice.pick(&APPS)
+        } else {
+            app
+        };
+        let constraint = spread(dice, other);
+        spec.spread.push(constraint);
+    }
+    if dice.one_in(6) {
+        let other = if dice.one_in(3) {
+            dice.pick(&APPS)
+        } else {
+            app
+        };
+        let near = term(dice, other);
+        spec.affinity.push(near);
+    }
+    if dice.one_in(5) {
+        let other = if dice.one_in(2) {
+            dice.pick(&APPS)
+        } else {
+            app
+        };
+        let apart = term(dice, other);
+        spec.anti_affinity.push(apart);
+    }
+    if dice.one_in(8) {
+        spec.host_ports.push(HostPort {
+            port: 8080,
+            protocol: Protocol::Tcp,
+            ip: dice.pick(&["", "10.0.0.1"]).into(),
+        });
+    }
+    spec
+}
+
+pub(crate) fn cluster(seed: u64, with_nodes: bool) -> Problem {
+    let dice = &mut Dice(seed);
+    let catalog = catalog(dice);
+    let pools = vec![pool(dice, "first"), pool(dice, "second")];
+    let mut problem = Problem {
+        name: format!("seed-{seed}"),
+        catalogs: vec![catalog],
+        pools,
+        ..Problem::default()
+    };
+    if dice.one_in(2) {
+        problem.daemon_sets.push(DaemonSet {
+            name: "agent".into(),
+            spec: std::sync::Arc::new(PodSpec {
+                requests: size(100, GIB / 8, 1),
+                tolerations: vec![Toleration::everything()],
+                ..PodSpec::default()
+            }),
+        });
+    }
+    for index in 0..dice.amount(1, 10) {
+        let mut pod = Pod::new(&format!("pod-{index}"), spec(dice));
+        pod.count = u32::try_from(dice.amount(1, 5)).unwrap();
+        problem.pods.push(pod);
+    }
+    if with_nodes {
+        for index in 0..dice.amount(0, 4) {
+            let zone = dice.pick(&ZONES);
+            let name = Name::from(format!("node-{index}"));
+            problem.nodes.push(Node {
+                name: name.clone(),
+                labels: Labels::from([
+                    (labels::ZONE.into(), zone.into()),
+                    (labels::HOSTNAME.into(), name),
+                    (labels::ARCH.into(), "amd64".into()),
+                    (labels::CAPACITY_TYPE.into(), "on-demand".into()),
+                ]),
+                capacity: size(4000, 16 * GIB, 20),
+                allocatable: size(3900, 15 * GIB, 20),
+                ..Node::default()
+            });
+        }
+    }
+    problem
+}
+
+pub(crate) fn options(steps: u64, threads: usize) -> Options {
+    Options {
+        steps,
+        threads,
+        ..Options::default()
+    }
+}
+
+/// So many cases, or as many as the environment asks for.
+pub(crate) fn cases(usual: u32) -> ProptestConfig {
+    let given = ProptestConfig::default();
+    ProptestConfig {
+        cases: if std::env::var_os("PROPTEST_CASES").is_some() {
+            given.cases
+        } else {
+            usual
+        },
+        failure_persistence: None,
+        ..given
+    }
+}

@@ -1,0 +1,123 @@
+//! Which families of custom resources the cluster has.
+
+use std::time::Duration;
+
+use joiner_api::Dialect as Family;
+use kube::Client;
+use tracing::{info, warn};
+
+use crate::failure::Failure;
+use crate::wiring::{SERVED, Served};
+
+/// How often to look while there is nothing to do, and how often while there is.
+const MISSING: Duration = Duration::from_secs(2);
+const MORE: Duration = Duration::from_secs(30);
+/// How often to say that we still wait.
+const SAY_EVERY: u32 = 15;
+
+/// What is to be served.
+pub(super) struct Wanted {
+    families: Vec<&'static Served>,
+    /// Whether each of them must be there, or those that are will do.
+    all: bool,
+}
+
+impl Wanted {
+    /// These, or whatever is installed. SpotNodePools need credentials that are in no object: who asks for them without
+    /// is told so, and who does not ask is not kept from the rest.
+    pub(super) fn new(
+        families: &[Family],
+        credentials: Result<(), String>,
+    ) -> Result<Self, Failure> {
+        if families.is_empty() {
+            let mut families: Vec<&'static Served> = SERVED.iter().collect();
+            if let Err(said) = credentials {
+                info!(%said, "SpotNodePools are not served");
+                families.retain(|one| one.family != Family::Karpetrack);
+            }
+            return Ok(Wanted {
+                families,
+                all: false,
+            });
+        }
+        if families.contains(&Family::Karpetrack) {
+            credentials.map_err(Failure::Usage)?;
+        }
+        let served = |family: &Family| {
+            let found = SERVED.iter().find(|one| one.family == *family);
+            found.ok_or_else(|| Failure::Usage(not_served(*family)))
+        };
+        Ok(Wanted {
+            families: families.iter().map(served).collect::<Result<_, _>>()?,
+            all: true,
+        })
+    }
+
+    /// Waits until there is something to serve.
+    pub(super) async fn installed(&self, client: &Client) -> Vec<&'static Served> {
+        let mut round = 0;
+        loop {
+            let found = self.found(client).await;
+            let enough = if self.all {
+                found.len() == self.families.len()
+            } else {
+                !found.is_empty()
+            };
+            if enough {
+                return found;
+            }
+            if round % SAY_EVERY == 0 {
+                let names: Vec<&str> = self.families.iter().map(|one| one.family.name()).collect();
+                info!(
+                    families = names.join(", "),
+                    "waiting for custom resources to be installed: make install, or joiner crds | kubectl apply -f -"
+                );
+            }
+            round += 1;
+            tokio::time::sleep(MISSING).await;
+        }
+    }
+
+    /// Waits until there is more to serve than these.
+    pub(super) async fn more_than(&self, known: &[&'static Served], client: &Client) {
+        loop {
+            tokio::time::sleep(MORE).await;
+            if known.len() < self.families.len() && self.found(client).await.len() > known.len() {
+                return;
+            }
+        }
+    }
+
+    async fn found(&self, client: &Client) -> Vec<&'static Served> {
+        let mut found = Vec::new();
+        for served in &self.families {
+            if is_installed(served, client).await {
+                found.push(*served);
+            }
+        }
+        found
+    }
+}
+
+async fn is_installed(served: &Served, client: &Client) -> bool {
+    let has = match client.list_api_group_resources(served.group_version).await {
+        Ok(list) => list.resources,
+        Err(kube::Error::Api(status)) if status.code == 404 => return false,
+        Err(error) => {
+            warn!(group = served.group_version, %error, "cannot ask what is installed");
+            return false;
+        }
+    };
+    served
+        .plurals
+        .iter()
+        .all(|plural| has.iter().any(|one| one.name == *plural))
+}
+
+fn not_served(family: Family) -> String {
+    let served: Vec<&str> = SERVED.iter().map(|one| one.family.name()).collect();
+    format!(
+        "--dialect {family} cannot be run yet: choose from {}",
+        served.join(", ")
+    )
+}

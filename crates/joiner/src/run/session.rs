@@ -1,0 +1,158 @@
+//! Everything that works on the cluster, started and ended together. Nothing in it is worth keeping: a new session
+//! finds all of it again by asking.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use joiner_controllers::classes::ClusterSecrets;
+use joiner_controllers::clients::{Clients, Fence};
+use joiner_controllers::clock::SystemClock;
+use joiner_controllers::dialect::{ClassFactory, Secrets, Window};
+use joiner_controllers::lease::LeaseOptions;
+use joiner_controllers::tasks::Tasks;
+use joiner_controllers::{Engine, Mode, Settings};
+use joiner_sim::clock::Clock;
+use joiner_sim::clouds::sim::Rack;
+use prometheus_client::registry::Registry;
+use tracing::warn;
+
+use super::serving::Board;
+use super::site::Site;
+use crate::args::{BehaviourArgs, RunArgs};
+use crate::classes::rackspace::{Defaults, MOCK_CLOUDSPACE, Mock, RackspaceClasses};
+use crate::classes::sim::{Archive, SimClasses};
+use crate::failure::Failure;
+use crate::kubelets::Kubelets;
+use crate::wiring::{Served, Wiring};
+
+/// A running engine and the simulated world beside it.
+pub(super) struct Session {
+    engine: Engine,
+    simulated: Tasks,
+}
+
+impl Session {
+    /// Starts everything.
+    pub(super) fn start(
+        site: &Site,
+        families: &[&'static Served],
+        args: &RunArgs,
+        board: &Board,
+    ) -> Result<Self, Failure> {
+        let election = &args.election;
+        let alone = !election.leader_elect || election.disable_leader_election;
+        let fence = if alone {
+            Fence::open()
+        } else {
+            Fence::closed()
+        };
+        let clients = Clients::from_config(&site.config, fence).map_err(|error| {
+            Failure::Cluster(format!("cannot speak to {}: {error}", site.server))
+        })?;
+        let lease = LeaseOptions::new(&site.namespace, &election.leader_election_name, &identity());
+        let simulated = Tasks::new();
+        let clock = Clock::wall();
+        let rack = Arc::new(Kubelets::start(&clients, clock.clone(), &simulated));
+        let mut classes = vec![sim(
+            &clients,
+            &site.namespace,
+            clock,
+            rack.clone(),
+            &simulated,
+        )];
+        let mut defaults = Defaults::new(&args.rackspace, &site.namespace)?;
+        let mut cloudspace = args.rackspace.cloudspace().unwrap_or_default();
+        if args.behaviour.mock_mode {
+            let mock = Mock::start(&clients, &site.namespace, rack, &simulated);
+            defaults = defaults.mocked(&mock);
+            cloudspace = MOCK_CLOUDSPACE;
+        }
+        let secrets: Arc<dyn Secrets> = Arc::new(ClusterSecrets(clients.clone()));
+        classes.extend(RackspaceClasses::both(&defaults, &secrets));
+        let wiring = Wiring {
+            karpetrack: args.rackspace.karpetrack(cloudspace),
+            classes,
+            clock: Arc::new(SystemClock),
+            families: families.to_vec(),
+            settings: settings(args),
+            lease: (!alone).then_some(lease),
+            clients,
+        };
+        let mut registry = Registry::default();
+        let engine = wiring.start(&mut registry);
+        board.show(engine.context().clone(), registry);
+        Ok(Session { engine, simulated })
+    }
+
+    /// Ends everything and gives the lease back.
+    pub(super) async fn stop(self) {
+        self.engine.stop().await;
+        self.simulated.stop().await;
+    }
+}
+
+/// Simulated clouds whose machines join this cluster.
+fn sim(
+    clients: &Clients,
+    namespace: &str,
+    clock: Clock,
+    rack: Arc<dyn Rack>,
+    tasks: &Tasks,
+) -> Arc<dyn ClassFactory> {
+    let archive = Archive::new(clients.clone(), namespace);
+    let reads = clients.reads.clone();
+    Arc::new(SimClasses::new(reads, clock, rack, tasks.clone()).remembering(archive))
+}
+
+fn settings(args: &RunArgs) -> Settings {
+    let behaviour = &args.behaviour;
+    let mut settings = Settings {
+        mode: if behaviour.observe_only {
+            Mode::ObserveOnly
+        } else {
+            Mode::Act
+        },
+        paused: behaviour.paused,
+        window: window(behaviour),
+        disruption_period: behaviour.disruption_period,
+        catalog_period: behaviour
+            .catalog_period
+            .min(args.rackspace.pricing_refresh_interval),
+        garbage_period: behaviour.garbage_period,
+        drift_period: behaviour.drift_period,
+        own_node: args.cluster.node_name.as_deref().map(Into::into),
+        // Names of machines must not repeat those of the process before.
+        seed: u64::try_from(Timestamp::now().as_nanosecond()).unwrap_or_default(),
+        ..Settings::default()
+    };
+    settings.core.preferences = behaviour.preference_policy;
+    settings.core.min_values = behaviour.min_values_policy;
+    for (gate, on) in &behaviour.feature_gates {
+        match gate.as_str() {
+            "NodeRepair" => settings.repair = *on,
+            other => warn!(gate = other, "a feature gate without a meaning here"),
+        }
+    }
+    settings
+}
+
+/// Where only one of the two is given, the other is as usual.
+fn window(behaviour: &BehaviourArgs) -> Option<Window> {
+    let usual = Window::default();
+    let given = behaviour
+        .batch_idle_duration
+        .or(behaviour.batch_max_duration);
+    given.map(|_| Window {
+        idle: behaviour.batch_idle_duration.unwrap_or(usual.idle),
+        max: behaviour.batch_max_duration.unwrap_or(usual.max),
+    })
+}
+
+/// Who we are among the replicas; no other process has been or will be the same.
+fn identity() -> String {
+    let host = std::env::var("POD_NAME")
+        .or_else(|_| std::env::var("HOSTNAME"))
+        .unwrap_or_else(|_| "joiner".to_owned());
+    let (process, now) = (std::process::id(), Timestamp::now().as_nanosecond());
+    format!("{host}_{process}_{now:x}")
+}

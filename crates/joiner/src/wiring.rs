@@ -1,0 +1,80 @@
+//! What an engine is made of, on whatever cluster it works: families of custom resources and makers of providers.
+
+use std::sync::Arc;
+
+use joiner_api::Dialect as Family;
+use joiner_controllers::clients::Clients;
+use joiner_controllers::clock::SharedClock;
+use joiner_controllers::dialect::{ClassFactory, ClassKind, Dialect};
+use joiner_controllers::dialects::karpenter::Karpenter;
+use joiner_controllers::dialects::karpetrack::{CLOUDSPACE, Karpetrack, KarpetrackOptions};
+use joiner_controllers::lease::LeaseOptions;
+use joiner_controllers::{Engine, EngineOptions, Settings};
+use prometheus_client::registry::Registry;
+
+/// A family of custom resources that an engine can serve.
+pub(crate) struct Served {
+    /// Which.
+    pub(crate) family: Family,
+    /// Its API group and version.
+    pub(crate) group_version: &'static str,
+    /// Resources without which it cannot work.
+    pub(crate) plurals: &'static [&'static str],
+    make: fn(&Clients, Vec<ClassKind>, &KarpetrackOptions) -> Arc<dyn Dialect>,
+}
+
+/// All of them. A family that is to be served is a line here.
+pub(crate) const SERVED: [Served; 2] = [
+    Served {
+        family: Family::Karpenter,
+        group_version: "karpenter.sh/v1",
+        plurals: &["nodepools", "nodeclaims"],
+        make: |clients, kinds, _| Arc::new(Karpenter::new(clients.clone(), kinds)),
+    },
+    Served {
+        family: Family::Karpetrack,
+        group_version: "karpetrack.io/v1alpha1",
+        plurals: &["spotnodepools", "spotnodes"],
+        make: |clients, _, options| Arc::new(Karpetrack::new(clients.clone(), options.clone())),
+    },
+];
+
+/// Everything that differs from one cluster to another.
+pub(crate) struct Wiring {
+    /// Ways to the API server.
+    pub(crate) clients: Clients,
+    /// Time.
+    pub(crate) clock: SharedClock,
+    /// Families to serve.
+    pub(crate) families: Vec<&'static Served>,
+    /// How SpotNodePools are looked after.
+    pub(crate) karpetrack: KarpetrackOptions,
+    /// Makers of providers.
+    pub(crate) classes: Vec<Arc<dyn ClassFactory>>,
+    /// How to behave.
+    pub(crate) settings: Settings,
+    /// How to lead; `None` to run alone.
+    pub(crate) lease: Option<LeaseOptions>,
+}
+
+impl Wiring {
+    /// Starts the engine.
+    pub(crate) fn start(self, registry: &mut Registry) -> Engine {
+        // What a process was started for is no class that a NodePool could name.
+        let kinds = self.classes.iter().map(|one| one.kind());
+        let kinds: Vec<ClassKind> = kinds.filter(|kind| *kind != CLOUDSPACE).collect();
+        let dialects = self.families.iter();
+        let dialects =
+            dialects.map(|served| (served.make)(&self.clients, kinds.clone(), &self.karpetrack));
+        let options = EngineOptions {
+            dialects: dialects.collect(),
+            classes: self.classes,
+            clock: self.clock,
+            settings: self.settings,
+            lease: self.lease,
+            decide: None,
+            clients: self.clients,
+        };
+        Engine::start(options, registry)
+    }
+}
