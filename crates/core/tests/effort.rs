@@ -135,7 +135,10 @@ fn a_search_pays() {
             planned(&problem, 400, 1, 1).cost < planned(&problem, 5, 1, 1).cost
         })
         .count();
-    assert!(gains >= 3, "the local search gained something on {gains} of 6");
+    assert!(
+        gains >= 3,
+        "the local search gained something on {gains} of 6"
+    );
 }
 
 #[test]
@@ -149,7 +152,10 @@ fn threads_do_not_change_a_plan_and_the_seed_may() {
     assert_eq!(one, written(3, 2));
     assert_eq!(one, written(3, 8));
     assert_eq!(one, written(3, 1));
-    assert!((4..8).any(|seed| written(seed, 1) != one), "no seed matters");
+    assert!(
+        (4..8).any(|seed| written(seed, 1) != one),
+        "no seed matters"
+    );
 }
 
 /// Largest pods first, each into the first machine with room, else into the cheapest that holds it.
@@ -188,7 +194,10 @@ fn no_plan_is_dearer_than_largest_first_into_the_cheapest_type() {
         for steps in [0, 1, 400] {
             let plan = planned(&problem, steps, seed, 1);
             let cost = u64::try_from(plan.cost.nanos()).unwrap();
-            assert!(cost <= most, "problem {seed}, {steps} steps: {cost} > {most}");
+            assert!(
+                cost <= most,
+                "problem {seed}, {steps} steps: {cost} > {most}"
+            );
         }
     }
 }

@@ -128,9 +128,7 @@ impl<'p> Compiled<'p> {
         let columns = columns::choose(problem, &offers, &demand_offers, &ports, &mut cell_of);
         let demand_columns = demand_offers
             .iter()
-            .map(|offers| {
-                over_columns(&columns, |column| offers.contains(column.offer as usize))
-            })
+            .map(|offers| over_columns(&columns, |column| offers.contains(column.offer as usize)))
             .collect();
         let cell_columns = (0..cells.len() as u32)
             .map(|cell| over_columns(&columns, |column| column.cell == cell))

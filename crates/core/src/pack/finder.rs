@@ -113,7 +113,13 @@ mod tests {
         for one in &free {
             finder.push(one);
         }
-        for need in [vector(0, 0), vector(5, 5), vector(10, 1), vector(3, 12), vector(11, 0)] {
+        for need in [
+            vector(0, 0),
+            vector(5, 5),
+            vector(10, 1),
+            vector(3, 12),
+            vector(11, 0),
+        ] {
             let mut found = Vec::new();
             let mut start = 0;
             while let Some(index) = finder.next(start, &need) {

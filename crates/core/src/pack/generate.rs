@@ -13,8 +13,9 @@ pub(crate) const MAX_LOTS: usize = 128;
 const MAX_ROUNDS: usize = 200;
 /// Fillings made in one round before values are found anew.
 const PER_ROUND: usize = 12;
-/// Fillings looked at for one machine before the best so far will do.
-const MAX_NODES: u32 = 200;
+/// Fillings looked at for one machine before the best so far will do, times lots: where there are few, all of them can
+/// be looked at.
+const MAX_NODES: usize = 24_000;
 /// The same for all machines together, when it has to be proven that none is better.
 const PROOF_NODES: u32 = 40_000;
 /// How much work one program is worth, in numbers of its tableau changed: to pack, and for a bound.
@@ -69,7 +70,15 @@ pub(crate) fn pack(context: &mut Context<'_, '_>, packing: &mut Packing) {
             let mut pairs = pattern.counts.iter().zip(&left);
             pairs.all(|(count, left)| count <= left)
         });
-        let solution = program(context, packing, &lots, &left, &columns, &mut patterns, PACKING_EFFORT);
+        let solution = program(
+            context,
+            packing,
+            &lots,
+            &left,
+            &columns,
+            &mut patterns,
+            PACKING_EFFORT,
+        );
         if !buy(context, packing, &lots, &patterns, &solution.worth) {
             break;
         }
@@ -111,6 +120,7 @@ fn program(
     }
     tableau.ascend();
     let mut solution = tableau.solution();
+    let nodes = (MAX_NODES / lots.len().max(1)) as u32;
     let mut next = 0;
     let mut spent = 0;
     for _ in 0..MAX_ROUNDS {
@@ -127,7 +137,7 @@ fn program(
             let filler = Filler::new(context, lots, left, &solution.point, column, least);
             spent += PREPARATION * lots.len() as u64;
             let Some(filler) = filler else { continue };
-            let (found_counts, looked_at) = filler.search(MAX_NODES);
+            let (found_counts, looked_at) = filler.search(nodes);
             spent += LOOK * u64::from(looked_at);
             let Some(counts) = found_counts else { continue };
             let pattern = Pattern { column, counts };
@@ -170,7 +180,16 @@ pub(crate) fn bound(context: &Context<'_, '_>) -> f64 {
         .count();
     let mut patterns = Vec::new();
     let first = &columns[..promising];
-    let values = program(context, &packing, &lots, &left, first, &mut patterns, PROOF_EFFORT).point;
+    let values = program(
+        context,
+        &packing,
+        &lots,
+        &left,
+        first,
+        &mut patterns,
+        PROOF_EFFORT,
+    )
+    .point;
     let mut worst = 1.0;
     let mut budget = PROOF_NODES;
     for column in &columns {
@@ -246,7 +265,7 @@ fn singles(
     }
 }
 
-/// Buys the whole parts, or else one of the filling that the program wants most.
+/// Buys the whole parts and what is nearly whole, or else one of the filling that the program wants most.
 fn buy(
     context: &mut Context<'_, '_>,
     packing: &mut Packing,
@@ -255,24 +274,18 @@ fn buy(
     shares: &[f64],
 ) -> bool {
     let mut bought = false;
-    for (pattern, share) in patterns.iter().zip(shares) {
-        let whole = if *share >= 1.0 - 1e-6 {
-            (share + 1e-6) as u32
-        } else {
-            0
-        };
+    let mut parts: Vec<(f64, usize)> = Vec::with_capacity(patterns.len());
+    for (index, (pattern, share)) in patterns.iter().zip(shares).enumerate() {
+        let whole = (share.max(0.0) + 1e-6) as u32;
         for _ in 0..whole {
             bought |= buy_one(context, packing, lots, pattern);
         }
-    }
-    if bought {
-        return true;
+        parts.push((share - f64::from(whole), index));
     }
     // A filling that is wanted by a large part wastes little when it is bought whole.
-    let mut order: Vec<usize> = (0..patterns.len()).collect();
-    order.sort_by(|a, b| shares[*b].total_cmp(&shares[*a]).then(a.cmp(b)));
-    for index in order {
-        if bought && shares[index] < LARGE_PART {
+    parts.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    for (part, index) in parts {
+        if bought && part < LARGE_PART {
             break;
         }
         bought |= buy_one(context, packing, lots, &patterns[index]);

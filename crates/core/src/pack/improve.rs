@@ -26,7 +26,7 @@ const FILLED: usize = 3;
 const BARGAINS: usize = 15;
 /// Machines whose free room loose pods may take.
 const VISITED: usize = 200;
-const TASTES: [Taste; 3] = [Taste::Large, Taste::Even, Taste::VeryEven];
+const TASTES: [Taste; 3] = [Taste::Large, Taste::Mixed, Taste::Even];
 /// How far a score may be bent, as a share of it.
 const BENDING: f64 = 0.3;
 

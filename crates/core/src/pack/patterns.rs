@@ -24,7 +24,8 @@ pub(crate) fn pack(context: &mut Context<'_, '_>, packing: &mut Packing, taste: 
             stock = stocked(context, &appraisal, packing, taste);
             known.clear();
         }
-        let Some((column, filling)) = best(context, packing, &appraisal, &mut stock, &mut known) else {
+        let Some((column, filling)) = best(context, packing, &appraisal, &mut stock, &mut known)
+        else {
             break;
         };
         let packed = buy(context, packing, column, &filling);
@@ -78,7 +79,9 @@ fn best(
             picks.all(|(lot, count)| packing.left[*lot as usize] >= *count)
         });
         if !holds {
-            let filling = stock.fill(context, appraisal, &mut packing.left, *column, |score| score);
+            let filling = stock.fill(context, appraisal, &mut packing.left, *column, |score| {
+                score
+            });
             let ratio = if bought.cost > 0 {
                 filling.worth / bought.cost as f64
             } else {

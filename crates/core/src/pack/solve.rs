@@ -280,7 +280,8 @@ impl<'a, 'p> Anytime<'a, 'p> {
             strategies.push(Strategy::Patterns(Taste::Large));
         }
         if few || apart == 0 {
-            strategies.push(Strategy::Patterns(Taste::VeryEven));
+            strategies.push(Strategy::Patterns(Taste::Mixed));
+            strategies.push(Strategy::Patterns(Taste::Even));
         }
         strategies.push(Strategy::OneForAll);
         if self.compiled.supply.limited() {

@@ -16,19 +16,24 @@ pub(crate) enum Taste {
     Large,
     /// Those that take most of what is least used so far, large ones a little preferred: where machines run out of
     /// slots before they run out of processors, this mixes large pods with small ones.
+    Mixed,
+    /// The same, large ones not preferred, but small ones left for the end: they fill other machines better.
     Even,
-    /// The same, large ones hardly preferred.
-    VeryEven,
 }
+
+/// Pods worth less than this share of what a slot of the machine costs are left for the end.
+const SMALL: f64 = 0.4;
 
 impl Taste {
     /// By what a pod's worth is divided to make its score.
     fn divisor(self, worth: f64) -> f64 {
-        let root = worth.sqrt();
         match self {
             Taste::Large => 1.0,
-            Taste::Even => root,
-            Taste::VeryEven => root * root.sqrt() * root.sqrt().sqrt(),
+            Taste::Mixed => {
+                let root = worth.sqrt();
+                root * root.sqrt() * root.sqrt().sqrt()
+            }
+            Taste::Even => worth,
         }
     }
 }
@@ -40,6 +45,7 @@ struct Entry {
     /// Its pods keep apart from others on hosts.
     capped: bool,
     requests: [i64; LEAD],
+    worth: f64,
     /// How much the requests weigh in the choice, by position among the resources that matter.
     weights: [f64; LEAD],
 }
@@ -70,6 +76,7 @@ pub(crate) struct Stock {
     starts: Vec<usize>,
     /// Whether more resources are counted than an entry carries.
     wide: bool,
+    taste: Taste,
 }
 
 impl Stock {
@@ -80,6 +87,7 @@ impl Stock {
             bucket_of: vec![0; lots],
             starts: Vec::new(),
             wide: false,
+            taste: Taste::Large,
         }
     }
 
@@ -94,6 +102,7 @@ impl Stock {
         let mut index: FixedMap<(u32, u8, u32, u32, [i64; WIDTH]), usize> = FixedMap::default();
         self.buckets.clear();
         self.wide = context.compiled.table.width() > LEAD;
+        self.taste = taste;
         lots.sort_by_key(|lot| {
             let requests = context.requests(*lot);
             (
@@ -111,7 +120,7 @@ impl Stock {
             // Only the first of a bucket that fits is looked at: for mixtures there is one for each size.
             let size = match taste {
                 Taste::Large => 0,
-                Taste::Even | Taste::VeryEven => i64::BITS - requests.0[CPU].leading_zeros(),
+                Taste::Mixed | Taste::Even => i64::BITS - requests.0[CPU].leading_zeros(),
             };
             let key = (set, kind, slope(requests), size, devices);
             let at = *index.entry(key).or_insert(next);
@@ -122,6 +131,7 @@ impl Stock {
                 lot,
                 capped: !context.level(lot).caps.is_empty(),
                 requests: [0; LEAD],
+                worth: appraisal.worth[lot as usize],
                 weights: [0.0; LEAD],
             };
             entry.requests.copy_from_slice(&requests.0[..LEAD]);
@@ -164,7 +174,12 @@ impl Stock {
         column: u32,
         mut bend: impl FnMut(f64) -> f64,
     ) -> Filling {
-        let room = context.compiled.columns[column as usize].room;
+        let bought = &context.compiled.columns[column as usize];
+        let room = bought.room;
+        let mut floor = match self.taste {
+            Taste::Large | Taste::Mixed => 0.0,
+            Taste::Even => SMALL * bought.cost as f64 / room.0[PODS].max(1) as f64,
+        };
         let mut left = room;
         let mut held = HostCaps::new();
         let mut filling = Filling::default();
@@ -179,8 +194,7 @@ impl Stock {
             .collect();
         for index in &admits {
             let lots = &self.buckets[*index].lots;
-            self.starts[*index] =
-                lots.partition_point(|entry| entry.requests[CPU] > left.0[CPU]);
+            self.starts[*index] = lots.partition_point(|entry| entry.requests[CPU] > left.0[CPU]);
         }
         loop {
             let mut best: Option<(f64, u32)> = None;
@@ -189,6 +203,9 @@ impl Stock {
                 let Some(entry) = self.first_fit(context, available, *index, &left, &held) else {
                     continue;
                 };
+                if entry.worth < floor {
+                    continue;
+                }
                 let mut score = 0.0;
                 for (weight, share) in entry.weights.iter().zip(&shares) {
                     score += weight * share;
@@ -198,7 +215,13 @@ impl Stock {
                     best = Some((score, entry.lot));
                 }
             }
-            let Some((_, lot)) = best else { break };
+            let Some((_, lot)) = best else {
+                if floor > 0.0 {
+                    floor = 0.0;
+                    continue;
+                }
+                break;
+            };
             left.subtract(context.requests(lot));
             for cap in &context.level(lot).caps {
                 caps::hold(&mut held, *cap, 1);
