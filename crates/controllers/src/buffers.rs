@@ -2,19 +2,22 @@
 //!
 //! karpenter: pkg/controllers/capacitybuffer
 
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use joiner_core::name::Name;
 use joiner_core::problem::PodSpec;
+use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::core::v1::{PodTemplate, PodTemplateSpec};
-use kube::Api;
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
 use tracing::warn;
 
 use crate::context::{Context, Mode};
-use crate::record::{BufferRecord, Condition, Conditions, Truth};
+use crate::record::{BufferRecord, Condition, Conditions, ScalableRef, Truth};
 use crate::view::World;
 use crate::view::pods::{Limits, lower_template};
 
@@ -139,7 +142,6 @@ async fn look_up(
 ) -> Result<(PodTemplateSpec, u32), Missing> {
     let client = || context.clients.reads.clone();
     let namespace = &*buffer.key.namespace;
-    let count = |replicas: Option<i32>| u32::try_from(replicas.unwrap_or(1)).unwrap_or(0);
     if let Some(name) = &buffer.template {
         let missing = |said: String| ("PodTemplateNotFound", said);
         let api: Api<PodTemplate> = Api::namespaced(client(), namespace);
@@ -158,50 +160,54 @@ async fn look_up(
             "names neither a pod template nor a workload".to_owned(),
         ));
     };
-    let missing = |error: kube::Error| ("ScalableRefNotFound", error.to_string());
-    let name = &*scalable.name;
-    let empty = || {
-        (
-            "ResolutionFailed",
-            format!("{} {name} has no template", scalable.kind),
-        )
-    };
-    match (&*scalable.group, &*scalable.kind) {
+    let found = match (&*scalable.group, &*scalable.kind) {
         ("apps", "Deployment") => {
-            let api: Api<Deployment> = Api::namespaced(client(), namespace);
-            let spec = api
-                .get(name)
-                .await
-                .map_err(missing)?
-                .spec
-                .ok_or_else(empty)?;
-            Ok((spec.template, count(spec.replicas)))
+            workload(client(), namespace, scalable, |one: Deployment| {
+                one.spec.map(|spec| (Some(spec.template), spec.replicas))
+            })
+            .await?
         }
         ("apps", "StatefulSet") => {
-            let api: Api<StatefulSet> = Api::namespaced(client(), namespace);
-            let spec = api
-                .get(name)
-                .await
-                .map_err(missing)?
-                .spec
-                .ok_or_else(empty)?;
-            Ok((spec.template, count(spec.replicas)))
+            workload(client(), namespace, scalable, |one: StatefulSet| {
+                one.spec.map(|spec| (Some(spec.template), spec.replicas))
+            })
+            .await?
         }
         ("apps", "ReplicaSet") => {
-            let api: Api<ReplicaSet> = Api::namespaced(client(), namespace);
-            let spec = api
-                .get(name)
-                .await
-                .map_err(missing)?
-                .spec
-                .ok_or_else(empty)?;
-            Ok((spec.template.ok_or_else(empty)?, count(spec.replicas)))
+            workload(client(), namespace, scalable, |one: ReplicaSet| {
+                one.spec.map(|spec| (spec.template, spec.replicas))
+            })
+            .await?
         }
         (group, kind) => {
             let message = format!(
                 "{kind} of {group:?} cannot be buffered: use a Deployment, StatefulSet or ReplicaSet"
             );
-            Err(("ResolutionFailed", message))
+            return Err(("ResolutionFailed", message));
         }
-    }
+    };
+    Ok(found)
+}
+
+/// The pods of one workload: what one looks like, and how many there are.
+async fn workload<K>(
+    client: Client,
+    namespace: &str,
+    scalable: &ScalableRef,
+    pods: impl Fn(K) -> Option<(Option<PodTemplateSpec>, Option<i32>)>,
+) -> Result<(PodTemplateSpec, u32), Missing>
+where
+    K: Clone + DeserializeOwned + Debug + Resource<Scope = NamespaceResourceScope>,
+    K::DynamicType: Default,
+{
+    let api: Api<K> = Api::namespaced(client, namespace);
+    let object = api
+        .get(&scalable.name)
+        .await
+        .map_err(|error| ("ScalableRefNotFound", error.to_string()))?;
+    let Some((Some(template), replicas)) = pods(object) else {
+        let said = format!("{} {} has no template", scalable.kind, scalable.name);
+        return Err(("ResolutionFailed", said));
+    };
+    Ok((template, u32::try_from(replicas.unwrap_or(1)).unwrap_or(0)))
 }

@@ -8,10 +8,11 @@ use tokio::sync::Notify;
 use tracing::warn;
 
 use crate::context::{Context, Mode};
+use crate::dialect::Dialect;
 use crate::events::Severity;
 use crate::limits;
-use crate::metrics::{PoolLabel, PoolResource};
-use crate::record::{Condition, PoolRecord, PoolStatus, Truth, kinds};
+use crate::metrics::{PoolLabel, PoolReason, PoolResource};
+use crate::record::{Condition, PoolRecord, PoolStatus, Truth, annotations, kinds};
 
 /// How soon a change shows, and how often everything is looked at.
 const SOON: Duration = Duration::from_secs(1);
@@ -38,20 +39,68 @@ async fn look(context: &Context) {
     context
         .health
         .retain(|known| pools.iter().any(|pool| pool.id() == known));
+    context
+        .pace
+        .retain(|known| pools.iter().any(|pool| pool.id() == known));
+    context.backoffs.retain(
+        |known| pools.iter().any(|pool| pool.id() == known),
+        |uid| pools.iter().any(|pool| pool.uid == *uid),
+    );
     for pool in pools {
+        let known = pool.status.conditions.get(kinds::NODE_REGISTRATION_HEALTHY);
+        context.health.align(pool.id(), pool.generation, known);
         let status = status(context, &pool, context.now());
         tell(context, &pool, &status);
         measure(context, &pool, &status);
-        if status == pool.status || context.settings.mode == Mode::ObserveOnly {
+        if context.settings.mode == Mode::ObserveOnly {
             continue;
         }
         let Some(dialect) = context.dialect(&pool.key) else {
             continue;
         };
-        match dialect.write_pool_status(&pool, &status).await {
-            Ok(written) => context.view.note_pool(written),
-            Err(error) => warn!(pool = %pool.id(), %error, "its status was not written"),
+        if status != pool.status {
+            match dialect.write_pool_status(&pool, &status).await {
+                Ok(written) => context.view.note_pool(written),
+                Err(error) => warn!(pool = %pool.id(), %error, "its status was not written"),
+            }
         }
+        note_waits(context, &pool, &**dialect).await;
+    }
+    crate::overlays::report(context).await;
+    forget(context);
+}
+
+/// What was learned about types that nobody sells any more is of no use.
+fn forget(context: &Context) {
+    let slots = context.classes.slots();
+    context.learned.retain(|catalog, kind| {
+        let mut sold = slots.iter().filter(|slot| slot.key.catalog() == *catalog);
+        sold.any(|slot| {
+            let catalog = slot.catalog();
+            catalog.is_none_or(|one| one.types.iter().any(|one| one.name == *kind))
+        })
+    });
+}
+
+/// Keeps on the pool what it waits for, so that a restart does not forget it.
+async fn note_waits(context: &Context, pool: &PoolRecord, dialect: &dyn Dialect) {
+    let notes = context
+        .backoffs
+        .notes(pool.id(), &pool.class.catalog(), context.now());
+    let text = (!notes.is_empty())
+        .then(|| serde_json::to_string(&notes).ok())
+        .flatten();
+    let known = pool.annotations.get(annotations::WAITING);
+    if text.as_deref() == known.map(AsRef::as_ref) {
+        return;
+    }
+    match dialect
+        .annotate_pool(pool, annotations::WAITING, text.as_deref())
+        .await
+    {
+        Ok(Some(written)) => context.view.note_pool(written),
+        Ok(None) => {}
+        Err(error) => warn!(pool = %pool.id(), %error, "what it waits for was not written"),
     }
 }
 
@@ -171,11 +220,12 @@ fn status(context: &Context, pool: &PoolRecord, now: Timestamp) -> PoolStatus {
             "RegistrationFailed",
             said,
         ),
+        // What was known is about another template.
         None if pool
             .status
             .conditions
             .get(kinds::NODE_REGISTRATION_HEALTHY)
-            .is_none() =>
+            .is_none_or(|known| known.generation != pool.generation) =>
         {
             set(
                 kinds::NODE_REGISTRATION_HEALTHY,
@@ -285,11 +335,42 @@ fn measure(context: &Context, pool: &PoolRecord, status: &PoolStatus) {
             .get_or_create(&label(name))
             .set(scale(name, amount));
     }
-    let cost = limits::usage(&context.view.read(), pool.id(), None).cost;
+    let world = context.view.read();
+    let cost = limits::usage(&world, pool.id(), None).cost;
     let nodepool = pool.id().to_string();
+    let waits = context
+        .backoffs
+        .notes(pool.id(), &pool.class.catalog(), context.now());
+    let label = PoolLabel {
+        nodepool: nodepool.clone(),
+    };
+    let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
     context
         .metrics
         .cost
-        .get_or_create(&PoolLabel { nodepool })
+        .get_or_create(&label)
         .set(cost.dollars());
+    context
+        .metrics
+        .waiting
+        .get_or_create(&label)
+        .set(count(waits.len()));
+    let away = world.machines.iter().filter(|one| {
+        let node = one
+            .status
+            .node
+            .as_ref()
+            .and_then(|name| world.nodes.get(name));
+        let gone = one.deleting.is_some() || node.is_none_or(|node| !node.ready());
+        one.pool.as_ref() == Some(pool.id()) && one.initialized() && gone
+    });
+    let labels = PoolReason {
+        nodepool,
+        reason: String::new(),
+    };
+    context
+        .metrics
+        .consuming
+        .get_or_create(&labels)
+        .set(count(away.count()));
 }

@@ -37,6 +37,8 @@ pub enum Touched {
     Node(Name),
     /// A pod that waits for a node.
     Pending(PodKey),
+    /// What pods take of a node that is no machine of ours.
+    Room,
     /// A pool.
     Pool(Name),
     /// Which machines a pool has.
@@ -150,6 +152,11 @@ impl View {
     pub fn forget_node(&self, node: &NodeRecord) {
         let node = node.clone();
         self.write(|world, now| world.take_node(Event::Gone(node), now));
+    }
+
+    /// What a pool can buy has changed.
+    pub fn touch_pool(&self, pool: &Name) {
+        self.write(|_, _| vec![Touched::Members(pool.clone())]);
     }
 
     /// What can be bought has changed.

@@ -396,8 +396,9 @@ impl World {
                     let last = self.pod_events.entry(node.clone()).or_insert(when);
                     *last = when.max(*last);
                 }
-                if let Some(machine) = self.machines_by_node.get(node) {
-                    touched.push(Touched::Machine(machine.clone()));
+                match self.machines_by_node.get(node) {
+                    Some(machine) => touched.push(Touched::Machine(machine.clone())),
+                    None => touched.push(Touched::Room),
                 }
             }
         }

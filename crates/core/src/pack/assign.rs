@@ -68,6 +68,19 @@ pub(crate) struct Assignment {
     pub(crate) topology: Topology,
 }
 
+impl Assignment {
+    /// Whether the order found here may not hold for what was packed: pods that others count on have no machine, or
+    /// pods must share a host that only packing gave them.
+    pub(crate) fn needs_rehearsal(&self, compiled: &Compiled<'_>, left: &[u32]) -> bool {
+        let short = |(lot, left): (&Lot, &u32)| *left > 0 && compiled.profile(lot.class).anchored;
+        let near = |queue: &Queue| {
+            let levels = &compiled.profile(queue.class).levels;
+            levels.last().is_some_and(|level| !level.near.is_empty())
+        };
+        self.lots.iter().zip(left).any(short) || self.queues.iter().any(near)
+    }
+}
+
 /// State while pods are assigned.
 pub(crate) struct Assigner<'a, 'p> {
     compiled: &'a Compiled<'p>,

@@ -9,6 +9,7 @@
 mod appraisal;
 mod assign;
 mod best_fit;
+mod binding;
 mod bins;
 mod bits;
 mod bound;
@@ -35,7 +36,6 @@ mod reasons;
 mod render;
 mod scenario;
 mod sets;
-mod settle;
 mod simplex;
 mod solve;
 mod spill;

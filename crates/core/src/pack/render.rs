@@ -25,13 +25,13 @@ const ALTERNATIVES: usize = 24;
 /// karpenter: pkg/controllers/provisioning/scheduling/nodeclaimtemplate.go, `MaxInstanceTypes`
 const MAX_ALTERNATIVES: usize = 600;
 
-/// Writes a plan down.
+/// Writes a plan down; says beside it which column each launch is.
 pub(crate) fn plan(
     compiled: &Compiled<'_>,
     assignment: &Assignment,
     packing: &Packing,
     lower_bound: Money,
-) -> Plan {
+) -> (Plan, Vec<u32>) {
     let mut refs = References::new(assignment);
     let mut plan = Plan {
         lower_bound,
@@ -48,15 +48,18 @@ pub(crate) fn plan(
     }
     refs.fill_lots(compiled, assignment, packing);
     let mut slack = packing.ledger.clone();
+    let mut launches: Vec<(Launch, u32)> = Vec::with_capacity(packing.bins.len());
     for bin in &packing.bins {
         let launch = launch(compiled, assignment, bin, &mut refs, &mut slack);
         plan.cost += launch.purchase.price + compiled.problem.settings.node_surcharge;
-        plan.launches.push(launch);
+        launches.push((launch, bin.column));
     }
-    plan.launches.sort_by(|a, b| {
+    launches.sort_by(|(a, _), (b, _)| {
         let key = |one: &Launch| (one.pods.first().copied(), one.purchase.price);
         key(a).cmp(&key(b))
     });
+    let (launches, columns) = launches.into_iter().unzip();
+    plan.launches = launches;
     let mut hosts: Vec<usize> = (0..on_hosts.len()).collect();
     hosts.sort_by_key(|host| compiled.hosts[*host].order);
     for host in hosts {
@@ -74,7 +77,7 @@ pub(crate) fn plan(
     } else {
         plan.order.clear();
     }
-    plan
+    (plan, columns)
 }
 
 /// Whether any pod of the plan has rules that depend on the order of binding.

@@ -1,10 +1,14 @@
 //! Strategies compete; the cheapest plan that places the most pods wins.
 
+use std::collections::BTreeMap;
+
+use crate::money::Money;
 use crate::plan::Plan;
 use crate::problem::{PreferencePolicy, Problem};
 
 use super::assign::{Assigner, Assignment, Lot};
 use super::best_fit;
+use super::binding;
 use super::bins::{Context, Packing};
 use super::bound::{self, Effort};
 use super::compile::Compiled;
@@ -17,7 +21,6 @@ use super::patterns;
 use super::render;
 use super::scenario::Scenario;
 use super::sets::Sets;
-use super::settle;
 use super::spill;
 
 /// How hard to look for a cheaper plan.
@@ -119,7 +122,7 @@ pub struct Anytime<'a, 'p> {
     assignment: Assignment,
     ledger: Ledger,
     best: Candidate,
-    /// The first packing, if it left pods over: what comes after may lose more of them.
+    /// The first packing, if pods of it may lose their turn: what comes after may lose more of them.
     first: Option<Candidate>,
     improver: Option<Improver>,
     /// Steps done.
@@ -200,40 +203,44 @@ impl<'a, 'p> Anytime<'a, 'p> {
 
     /// The best plan so far.
     pub fn plan(&self) -> Plan {
-        let (mut assignment, mut packing) = self.settled(&self.best);
-        if let Some(first) = &self.first {
-            // Pods that lose their turn may make the cheaper packing the worse one.
-            let (other, packed) = self.settled(first);
-            let merit = |assignment: &Assignment, packing: &Packing| {
-                let failed: u32 = assignment.failed.iter().map(|(_, count)| count).sum();
-                (failed, merit(self.compiled, &assignment.lots, packing))
-            };
-            if merit(&other, &packed) < merit(&assignment, &packing) {
-                (assignment, packing) = (other, packed);
-            }
+        let (plan, lost) = self.rendered(&self.best.packing);
+        let first = self.first.as_ref().filter(|_| lost > 0);
+        // Pods that lose their turn may make the cheaper packing the worse one.
+        let Some(first) = first else { return plan };
+        let (other, _) = self.rendered(&first.packing);
+        if self.standing(&other) < self.standing(&plan) {
+            return other;
         }
+        plan
+    }
+
+    /// A packing as a plan that can be bound, and how many pods found no turn to be bound.
+    fn rendered(&self, packing: &Packing) -> (Plan, usize) {
+        let (compiled, scenario) = (self.compiled, &self.scenario);
         let effort = if self.options.steps == 0 {
             Effort::Quick
         } else {
             Effort::Thorough
         };
-        let bound =
-            bound::lower_bound(self.compiled, &self.scenario, &assignment, &packing, effort);
-        render::plan(self.compiled, &assignment, &packing, bound)
+        let bound = bound::lower_bound(compiled, scenario, &self.assignment, packing, effort);
+        let (mut plan, columns) = render::plan(compiled, &self.assignment, packing, bound);
+        let lost = if self.assignment.needs_rehearsal(compiled, &packing.left) {
+            binding::settle(compiled, scenario, &mut plan, &columns)
+        } else {
+            0
+        };
+        (plan, lost)
     }
 
-    fn settled(&self, candidate: &Candidate) -> (Assignment, Packing) {
-        let mut assignment = self.assignment.clone();
-        let mut packing = candidate.packing.clone();
-        let (compiled, scenario) = (self.compiled, &self.scenario);
-        settle::settle(
-            compiled,
-            &candidate.sets,
-            scenario,
-            &mut assignment,
-            &mut packing,
-        );
-        (assignment, packing)
+    /// Less is better: pods without a place, those of high priority first; then cost; then machines.
+    fn standing(&self, plan: &Plan) -> (Vec<(i32, u32)>, Money, usize) {
+        let mut missing: BTreeMap<i32, u32> = BTreeMap::new();
+        for pod in plan.unplaced.iter().flat_map(|one| &one.pods) {
+            let priority = self.compiled.pod(pod.home, pod.group).spec.priority;
+            *missing.entry(priority).or_insert(0) += 1;
+        }
+        let missing = missing.into_iter().rev().collect();
+        (missing, plan.cost, plan.launches.len())
     }
 
     /// Packs in other ways, at most so many; returns how many it were.
@@ -279,7 +286,10 @@ impl<'a, 'p> Anytime<'a, 'p> {
         let old = merit(self.compiled, lots, &self.best.packing);
         if valid && merit(self.compiled, lots, &candidate.packing) < old {
             let old = std::mem::replace(&mut self.best, candidate);
-            if old.packing.unpacked() > 0 && self.first.is_none() {
+            let unsure = self
+                .assignment
+                .needs_rehearsal(self.compiled, &old.packing.left);
+            if unsure && self.first.is_none() {
                 self.first = Some(old);
             }
         }
@@ -324,7 +334,7 @@ fn merit(
     lots: &[Lot],
     packing: &Packing,
 ) -> (Vec<(i32, u32)>, i64, usize) {
-    let mut missing: std::collections::BTreeMap<i32, u32> = std::collections::BTreeMap::new();
+    let mut missing: BTreeMap<i32, u32> = BTreeMap::new();
     for (lot, left) in lots.iter().zip(&packing.left) {
         if *left > 0 {
             let priority = compiled.profile(lot.class).spec.priority;
@@ -340,7 +350,7 @@ fn merit(
 fn over_share(compiled: &Compiled<'_>, packing: &Packing, ledger: &Ledger) -> Option<Ledger> {
     let percent = compiled.problem.settings.spot_share?;
     let most = (packing.bins.len() as i64 * i64::from(percent) / 100).max(1);
-    let mut counts: std::collections::BTreeMap<u32, i64> = std::collections::BTreeMap::new();
+    let mut counts: BTreeMap<u32, i64> = BTreeMap::new();
     let spot: Vec<u32> = compiled.supply.spot().collect();
     for bin in &packing.bins {
         for (counter, _) in &compiled.columns[bin.column as usize].uses {

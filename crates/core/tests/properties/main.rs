@@ -6,5 +6,6 @@
 )]
 
 mod clusters;
+mod debug;
 mod oracle;
 mod packing;

@@ -7,6 +7,8 @@ use std::time::Duration;
 use clap::{ArgAction, Args, ValueEnum};
 use joiner_api::Dialect;
 
+use super::RackspaceArgs;
+
 /// How logs look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
@@ -53,6 +55,9 @@ pub(crate) struct RunArgs {
     /// How to behave.
     #[command(flatten)]
     pub(crate) behaviour: BehaviourArgs,
+    /// Rackspace Spot and SpotNodePools.
+    #[command(flatten)]
+    pub(crate) rackspace: RackspaceArgs,
 }
 
 /// Which cluster, and as whom.
@@ -213,7 +218,7 @@ fn address(text: &str) -> Result<Bind, String> {
         .ok_or_else(|| format!("{text:?} is not an address: {wanted}"))
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let read = joiner_api::text::Duration::from(text)
         .get()
         .map_err(|error| error.to_string())?;
