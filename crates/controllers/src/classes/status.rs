@@ -24,7 +24,7 @@ impl Classes {
             written.retain(|key, _| records.iter().any(|one| one.key == *key));
         }
         for record in records.iter().filter(|one| !one.deleting) {
-            let Some(factory) = self.factory(&record.key) else {
+            let Some(factory) = self.factory(&record.key).filter(|one| one.has_objects()) else {
                 continue;
             };
             let ready = ready(record, self.unusable(&record.key, Some(record)), now);
