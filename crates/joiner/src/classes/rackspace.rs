@@ -86,7 +86,7 @@ impl Defaults {
     /// The same with the simulated cloud in place of the real one.
     pub(crate) fn mocked(self, mock: &Mock) -> Self {
         Defaults {
-            token: Some(mock.token()),
+            token: Some(Mock::token()),
             cloudspace: Some(MOCK_CLOUDSPACE.to_owned()),
             organization: None,
             http: Http::new(mock.router()),
