@@ -26,7 +26,7 @@ impl Classes {
             written.retain(|key, _| records.iter().any(|one| one.key == *key));
         }
         for record in records.iter().filter(|one| !one.deleting) {
-            let Some(factory) = self.factory(&record.key) else {
+            let Some(factory) = self.factory(&record.key).filter(|one| one.has_objects()) else {
                 continue;
             };
             // What stands for a class and is no object has no status.
