@@ -250,7 +250,7 @@ pub struct ClassKind {
     pub version: &'static str,
     /// Kind.
     pub kind: &'static str,
-    /// Resource name; empty for what only stands for a class and is no object.
+    /// Resource name.
     pub plural: &'static str,
 }
 

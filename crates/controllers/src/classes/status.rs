@@ -29,10 +29,6 @@ impl Classes {
             let Some(factory) = self.factory(&record.key).filter(|one| one.has_objects()) else {
                 continue;
             };
-            // What stands for a class and is no object has no status.
-            if factory.kind().plural.is_empty() {
-                continue;
-            }
             let ready = ready(record, self.unusable(&record.key, Some(record)), now);
             let extra = self.extra(record, &**factory);
             // The watch may not have told yet what we wrote: what counts is what we wrote last.

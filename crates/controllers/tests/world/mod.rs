@@ -55,6 +55,10 @@ impl ClassFactory for OneCloud {
         self.0.clone()
     }
 
+    fn has_objects(&self) -> bool {
+        self.0 == SIM
+    }
+
     async fn build(
         &self,
         class: &ClassRecord,
