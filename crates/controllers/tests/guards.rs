@@ -142,7 +142,7 @@ async fn what_failed_is_still_waited_for_after_a_restart() {
     let pool = world.api().get(POOLS, "", "default").unwrap();
     let said = condition(&pool, "CapacityAvailable")["message"].to_string();
     let next = notes(&world)[0]["nextTry"].as_str().unwrap().to_owned();
-    assert!(said.contains("tries again at"), "{said}");
+    assert!(said.contains("is tried at"), "{said}");
     let next: jiff::Timestamp = next.parse().unwrap();
     let now = world.api().clock().now();
     assert!(
@@ -373,7 +373,13 @@ async fn pools_of_two_families_compete_in_one_plan() {
             .collect()
     };
     // Nothing is left there: the other family takes over.
-    other.change(|options| options.refused_percent = 100);
+    other.change(|options| {
+        let types = options.catalog.types.iter_mut();
+        for offering in types.flat_map(|one| &mut one.offerings) {
+            offering.available = false;
+        }
+    });
+    pass(60).await;
     world.deployment("api", 4, "500m", |_| ());
     world
         .until("all pods run", |world| world.running("api") == 4)
