@@ -250,7 +250,7 @@ pub struct ClassKind {
     pub version: &'static str,
     /// Kind.
     pub kind: &'static str,
-    /// Resource name.
+    /// Resource name; empty for what only stands for a class and is no object.
     pub plural: &'static str,
 }
 
@@ -266,6 +266,11 @@ pub trait Secrets: Send + Sync {
 pub trait ClassFactory: Send + Sync {
     /// Which classes.
     fn kind(&self) -> ClassKind;
+
+    /// Whether its classes are objects. What only stands for one has no status to write.
+    fn has_objects(&self) -> bool {
+        true
+    }
 
     /// What the status of a class says beside its conditions.
     fn status(&self, catalog: &Catalog) -> serde_json::Value {

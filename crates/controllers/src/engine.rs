@@ -230,7 +230,7 @@ async fn run_classes(context: Arc<Context>, changed: Arc<Notify>) {
     }
 }
 
-/// Tells classes how they stand. One at a time: two writers would contradict each other.
+/// Tells classes how they stand.
 async fn report_classes(context: &Context) {
     if !context.may_act() || context.settings.mode == Mode::ObserveOnly {
         return;

@@ -17,7 +17,7 @@ pub(crate) fn print(
     then: usize,
 ) -> Result<()> {
     let mut table = Table::new();
-    table.load_preset(ASCII_MARKDOWN);
+    table.load_style(ASCII_MARKDOWN);
     let mut heading = vec![String::new()];
     heading.extend(results.iter().map(|(who, _)| who.to_string()));
     table.set_header(heading);

@@ -19,7 +19,7 @@ pub const CLOUDSPACE: ClassKind = ClassKind {
     group: "karpetrack.io",
     version: "v1alpha1",
     kind: "Cloudspace",
-    plural: "cloudspaces",
+    plural: "",
 };
 /// The longest that a server class may be in a label.
 const LONGEST_CLASS: usize = 40;
