@@ -222,10 +222,15 @@ impl World {
 
     /// The last lines that each Joiner wrote.
     pub(crate) fn logs(&self, lines: usize) -> String {
+        self.logs_about(lines, |_| true)
+    }
+
+    /// The same of those lines that matter.
+    pub(crate) fn logs_about(&self, lines: usize, matters: impl Fn(&str) -> bool) -> String {
         let mut all = String::new();
         for joiner in self.joiners().iter() {
             let output = joiner.process.output();
-            let output: Vec<&str> = output.lines().collect();
+            let output: Vec<&str> = output.lines().filter(|line| matters(line)).collect();
             let tail = output[output.len().saturating_sub(lines)..].join("\n  ");
             all.push_str(&format!("{}:\n  {tail}\n", joiner.process.name()));
         }
