@@ -288,11 +288,11 @@ impl Improver {
                 continue;
             }
             let dice = &mut attempt.dice;
-            let filling =
-                self.stock
-                    .fill(context, &self.appraisal, &self.loose, column, |score| {
-                        score * (1.0 - BENDING * dice.unit())
-                    });
+            let filling = self
+                .stock
+                .fill(context, &self.appraisal, &self.loose, column, |score| {
+                    score * (1.0 - BENDING * dice.unit())
+                });
             let Some(column) = smallest(context, &attempt.ledger, &filling) else {
                 continue;
             };
