@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::candidate::quiet_until;
 use crate::money::Money;
 use crate::pack::{Compiled, Options, Scenario};
-use crate::plan::{Home, Plan};
+use crate::plan::{Home, Launch, Plan};
 use crate::problem::{NodePhase, Problem};
 
 /// What happens when some nodes go.
@@ -87,6 +87,11 @@ impl<'c, 'p> Trials<'c, 'p> {
             base,
             present,
         }
+    }
+
+    /// Whether a launch leaves the choice of types that its pool asks for.
+    pub(super) fn replaceable(&self, launch: &Launch) -> bool {
+        self.compiled.replaceable(launch)
     }
 
     pub(super) fn run(&self, removed: &BTreeSet<u32>, buying: Buying, care: Care) -> Trial {

@@ -14,6 +14,7 @@ mod bins;
 mod bits;
 mod bound;
 mod caps;
+mod choice;
 mod columns;
 mod compile;
 mod demand;

@@ -11,6 +11,7 @@ use super::best_fit;
 use super::binding;
 use super::bins::{Context, Packing};
 use super::bound::{self, Effort};
+use super::choice;
 use super::compile::Compiled;
 use super::first_fit::{self, Opening};
 use super::generate;
@@ -235,8 +236,10 @@ impl<'a, 'p> Anytime<'a, 'p> {
         };
         let bound = bound::lower_bound(compiled, scenario, &self.assignment, packing, effort);
         let (mut plan, columns) = render::plan(compiled, &self.assignment, packing, bound);
-        let lost = if self.assignment.needs_rehearsal(compiled, &packing.left) {
-            binding::settle(compiled, scenario, &mut plan, &columns)
+        let poor = choice::unreplaceable(compiled, &plan);
+        let unsure = self.assignment.needs_rehearsal(compiled, &packing.left) || !poor.is_empty();
+        let lost = if unsure {
+            binding::settle(compiled, scenario, &mut plan, &columns, poor)
         } else {
             0
         };
@@ -359,6 +362,7 @@ fn attempt(
         Strategy::Cheapest => first_fit::pack(&mut context, &mut packing, Opening::Cheapest),
         Strategy::FewNodes => first_fit::pack(&mut context, &mut packing, Opening::Largest),
     }
+    context.keep_choice(&mut packing);
     near::pack(&mut context, &mut packing);
     Candidate { packing, sets }
 }

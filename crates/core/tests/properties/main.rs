@@ -6,6 +6,5 @@
 )]
 
 mod clusters;
-mod debug;
 mod oracle;
 mod packing;
