@@ -15,11 +15,11 @@ const MAX_ROUNDS: usize = 200;
 const PER_ROUND: usize = 12;
 /// Fillings looked at for one machine before the best so far will do, times lots: where there are few, all of them can
 /// be looked at.
-const MAX_NODES: usize = 24_000;
+const MAX_NODES: usize = 60_000;
 /// The same for all machines together, when it has to be proven that none is better.
 const PROOF_NODES: u32 = 40_000;
 /// How much work one program is worth, in numbers of its tableau changed: to pack, and for a bound.
-const PACKING_EFFORT: u64 = 250_000_000;
+const PACKING_EFFORT: u64 = 400_000_000;
 const PROOF_EFFORT: u64 = 20_000_000;
 /// What preparing to fill a machine takes for each lot, and a look at a filling, where a number of a program takes one.
 const PREPARATION: u64 = 40;
