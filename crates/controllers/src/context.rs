@@ -46,6 +46,16 @@ pub enum Mode {
     ObserveOnly,
 }
 
+/// Where decisions are made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Thinking {
+    /// On a thread of its own, so that watches and leases are not kept waiting.
+    #[default]
+    Aside,
+    /// Where it is asked for: virtual time stands still meanwhile, and equal runs stay equal.
+    InPlace,
+}
+
 /// How the engine behaves.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -83,6 +93,8 @@ pub struct Settings {
     pub own_node: Option<Name>,
     /// Makes names and nothing else: the same seed gives the same names.
     pub seed: u64,
+    /// Where decisions are made.
+    pub thinking: Thinking,
 }
 
 impl Default for Settings {
@@ -105,6 +117,7 @@ impl Default for Settings {
             repair: true,
             own_node: None,
             seed: 0,
+            thinking: Thinking::Aside,
         }
     }
 }
@@ -241,13 +254,17 @@ impl Context {
             .say(&about, severity, reason, message);
     }
 
-    /// Decides on a thread of its own, so that watches and leases are not kept waiting.
+    /// Decides.
     pub async fn decide(
         &self,
         problem: Problem,
         how: fn(&dyn Decide, &Problem) -> Plan,
     ) -> Option<(Problem, Plan)> {
         let decide = self.decide.clone();
+        if self.settings.thinking == Thinking::InPlace {
+            let plan = how(&*decide, &problem);
+            return Some((problem, plan));
+        }
         let work = tokio::task::spawn_blocking(move || {
             let plan = how(&*decide, &problem);
             (problem, plan)

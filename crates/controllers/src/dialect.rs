@@ -267,6 +267,11 @@ pub trait ClassFactory: Send + Sync {
     /// Which classes.
     fn kind(&self) -> ClassKind;
 
+    /// Whether its classes are objects. What only stands for one has no status to write.
+    fn has_objects(&self) -> bool {
+        true
+    }
+
     /// What the status of a class says beside its conditions.
     fn status(&self, catalog: &Catalog) -> serde_json::Value {
         serde_json::json!({"instanceTypes": catalog.types.len()})

@@ -36,5 +36,5 @@ pub mod tasks;
 mod terms;
 pub mod view;
 
-pub use context::{Decide, Mode, Settings};
+pub use context::{Decide, Mode, Settings, Thinking};
 pub use engine::{Engine, EngineOptions};

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use joiner_core::money::Money;
 use tokio::sync::Notify;
 use tracing::warn;
 
@@ -13,6 +14,7 @@ use crate::events::Severity;
 use crate::limits;
 use crate::metrics::{PoolLabel, PoolReason, PoolResource};
 use crate::record::{Condition, PoolRecord, PoolStatus, Truth, annotations, kinds};
+use crate::view::World;
 
 /// How soon a change shows, and how often everything is looked at.
 const SOON: Duration = Duration::from_secs(1);
@@ -136,32 +138,7 @@ fn tell(context: &Context, pool: &PoolRecord, status: &PoolStatus) {
 
 fn status(context: &Context, pool: &PoolRecord, now: Timestamp) -> PoolStatus {
     let world = context.view.read();
-    let class = world.classes.get(&pool.class);
-    let usage = {
-        let mut usage = limits::Usage::default();
-        let alive = world
-            .machines
-            .iter()
-            .filter(|one| one.pool.as_ref() == Some(pool.id()) && one.deleting.is_none());
-        alive.for_each(|machine| usage.add(machine.capacity(), joiner_core::money::Money::ZERO));
-        usage
-    };
-    let mut status = pool.status.clone();
-    status.nodes = usage.nodes;
-    status.resources = usage.resources;
-    // karpenter: these are always listed, be it with zero.
-    for name in ["cpu", "memory", "pods", "ephemeral-storage"] {
-        if !status.resources.contains(name) {
-            status.resources.set(name, 0);
-        }
-    }
-    let keeps = context
-        .dialect(&pool.key)
-        .is_some_and(|one| one.keeps_prices());
-    status.cost = keeps.then(|| limits::usage(&world, pool.id(), None).cost.to_micros());
-    status.class_generation = class
-        .map(|class| class.generation)
-        .or(status.class_generation);
+    let mut status = held(context, &world, pool);
     let mut set = |kind: &str, truth: Truth, reason: &str, message: String| {
         status.conditions.ensure(Condition {
             kind: kind.into(),
@@ -172,86 +149,100 @@ fn status(context: &Context, pool: &PoolRecord, now: Timestamp) -> PoolStatus {
             generation: pool.generation,
         });
     };
-    let namesake = world.namesake(pool).map(|other| {
-        format!(
-            "{} {} has the same name and was there first: rename one of the two",
-            other.key.dialect, other.key
-        )
-    });
-    match pool.invalid.as_ref().or(namesake.as_ref()) {
-        None => set(
-            kinds::VALIDATION_SUCCEEDED,
-            Truth::True,
-            kinds::VALIDATION_SUCCEEDED,
-            String::new(),
-        ),
-        Some(said) => set(
-            kinds::VALIDATION_SUCCEEDED,
-            Truth::False,
-            "NodePoolValidationFailed",
-            said.clone(),
-        ),
-    }
-    match context
-        .classes
-        .unusable(&pool.class, class.map(AsRef::as_ref))
-    {
-        None => set(
-            kinds::NODE_CLASS_READY,
-            Truth::True,
-            kinds::NODE_CLASS_READY,
-            String::new(),
-        ),
+    validation(&world, pool, &mut set);
+    let class = world.classes.get(&pool.class).map(AsRef::as_ref);
+    match context.classes.unusable(&pool.class, class) {
+        None => good(kinds::NODE_CLASS_READY, &mut set),
         Some((reason @ "NodeClassReadinessUnknown", said)) => {
             set(kinds::NODE_CLASS_READY, Truth::Unknown, reason, said);
         }
         Some((reason, said)) => set(kinds::NODE_CLASS_READY, Truth::False, reason, said),
     }
-    match context.health.of(pool.id()) {
-        Some(Ok(())) => set(
-            kinds::NODE_REGISTRATION_HEALTHY,
-            Truth::True,
-            kinds::NODE_REGISTRATION_HEALTHY,
-            String::new(),
-        ),
-        Some(Err(said)) => set(
-            kinds::NODE_REGISTRATION_HEALTHY,
-            Truth::False,
-            "RegistrationFailed",
-            said,
-        ),
-        // What was known is about another template.
-        None if pool
-            .status
-            .conditions
-            .get(kinds::NODE_REGISTRATION_HEALTHY)
-            .is_none_or(|known| known.generation != pool.generation) =>
-        {
-            set(
-                kinds::NODE_REGISTRATION_HEALTHY,
-                Truth::Unknown,
-                "AwaitingReconciliation",
-                String::new(),
-            );
-        }
-        None => {}
-    }
+    registration(context, pool, &mut set);
     capacity(context, pool, now, &mut set);
-    let known = pool.status.conditions.get(kinds::CATALOG_CURRENT).is_some();
+    let known = pool.status.conditions.get(kinds::CATALOG_CURRENT);
     match context.classes.concern(&pool.class) {
         Some(said) => set(kinds::CATALOG_CURRENT, Truth::False, "Stale", said),
-        None if known => set(
-            kinds::CATALOG_CURRENT,
-            Truth::True,
-            kinds::CATALOG_CURRENT,
-            String::new(),
-        ),
+        None if known.is_some() => good(kinds::CATALOG_CURRENT, &mut set),
         None => {}
     }
     status.conditions.ensure_ready(&PARTS, pool.generation, now);
     match context.dialect(&pool.key) {
         Some(dialect) => dialect.shown(status),
         None => status,
+    }
+}
+
+/// All is well in this respect.
+fn good(kind: &str, set: &mut impl FnMut(&str, Truth, &str, String)) {
+    set(kind, Truth::True, kind, String::new());
+}
+
+/// What the pool has.
+fn held(context: &Context, world: &World, pool: &PoolRecord) -> PoolStatus {
+    let mut usage = limits::Usage::default();
+    let alive = world
+        .machines
+        .iter()
+        .filter(|one| one.pool.as_ref() == Some(pool.id()) && one.deleting.is_none());
+    alive.for_each(|machine| usage.add(machine.capacity(), Money::ZERO));
+    let mut status = pool.status.clone();
+    status.nodes = usage.nodes;
+    status.resources = usage.resources;
+    // karpenter: these are always listed, be it with zero.
+    for name in ["cpu", "memory", "pods", "ephemeral-storage"] {
+        if !status.resources.contains(name) {
+            status.resources.set(name, 0);
+        }
+    }
+    let dialect = context.dialect(&pool.key);
+    let keeps = dialect.is_some_and(|one| one.keeps_prices());
+    status.cost = keeps.then(|| limits::usage(world, pool.id(), None).cost.to_micros());
+    let class = world.classes.get(&pool.class);
+    status.class_generation = class
+        .map(|class| class.generation)
+        .or(status.class_generation);
+    status
+}
+
+fn validation(world: &World, pool: &PoolRecord, set: &mut impl FnMut(&str, Truth, &str, String)) {
+    let namesake = world.namesake(pool).map(|other| {
+        format!(
+            "{} {} has the same name and was there first: rename one of the two",
+            other.key.dialect, other.key
+        )
+    });
+    match pool.invalid.clone().or(namesake) {
+        None => good(kinds::VALIDATION_SUCCEEDED, set),
+        Some(said) => set(
+            kinds::VALIDATION_SUCCEEDED,
+            Truth::False,
+            "NodePoolValidationFailed",
+            said,
+        ),
+    }
+}
+
+fn registration(
+    context: &Context,
+    pool: &PoolRecord,
+    set: &mut impl FnMut(&str, Truth, &str, String),
+) {
+    let kind = kinds::NODE_REGISTRATION_HEALTHY;
+    let known = pool.status.conditions.get(kind);
+    match context.health.of(pool.id()) {
+        Some(Ok(())) => good(kind, set),
+        Some(Err(said)) => set(kind, Truth::False, "RegistrationFailed", said),
+        // What was known is about another template.
+        None if known.is_none_or(|known| known.generation != pool.generation) => {
+            set(
+                kind,
+                Truth::Unknown,
+                "AwaitingReconciliation",
+                String::new(),
+            );
+        }
+        None => {}
     }
 }
 

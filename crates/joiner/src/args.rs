@@ -7,6 +7,7 @@ mod plan;
 mod prices;
 mod rackspace;
 mod run;
+mod simulate;
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -22,6 +23,7 @@ pub(crate) use rackspace::RackspaceArgs;
 pub(crate) use run::{
     BehaviourArgs, ClusterArgs, ElectionArgs, LogFormat, LogLevel, RunArgs, ServingArgs,
 };
+pub(crate) use simulate::{FaultKind, ReportFormat, SimulateArgs};
 
 /// Joiner keeps a Kubernetes cluster in the cheapest shape that holds its pods.
 #[derive(Parser)]
@@ -47,6 +49,8 @@ pub(crate) enum Command {
     Crds(CrdsArgs),
     /// Show what servers cost right now.
     Prices(PricesArgs),
+    /// Run whole worlds in virtual time, with faults, and check that nothing goes wrong that must not.
+    Simulate(SimulateArgs),
 }
 
 /// What was typed, whatever the binary is called. As `controller` it is Karpetrack's: `controller --mock-mode` is

@@ -12,6 +12,7 @@ mod manifests;
 mod plan;
 mod prices;
 mod run;
+mod simulate;
 mod telemetry;
 mod wiring;
 
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
         args::Command::Consolidate(consolidate) => consolidate::run(&consolidate),
         args::Command::Crds(crds) => crds::run(&crds),
         args::Command::Prices(prices) => prices::run(&prices),
+        args::Command::Simulate(simulate) => simulate::run(&simulate),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -2,15 +2,25 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use joiner_api::Dialect as Family;
 use joiner_controllers::clients::Clients;
-use joiner_controllers::clock::SharedClock;
+use joiner_controllers::clock::{Clock, SharedClock};
 use joiner_controllers::dialect::{ClassFactory, ClassKind, Dialect};
 use joiner_controllers::dialects::karpenter::Karpenter;
 use joiner_controllers::dialects::karpetrack::{CLOUDSPACE, Karpetrack, KarpetrackOptions};
 use joiner_controllers::lease::LeaseOptions;
-use joiner_controllers::{Engine, EngineOptions, Settings};
+use joiner_controllers::{Decide, Engine, EngineOptions, Settings};
 use prometheus_client::registry::Registry;
+
+/// The clock of an embedded cluster is the clock of its engine.
+pub(crate) struct ClusterClock(pub(crate) joiner_sim::clock::Clock);
+
+impl Clock for ClusterClock {
+    fn now(&self) -> Timestamp {
+        self.0.now()
+    }
+}
 
 /// A family of custom resources that an engine can serve.
 pub(crate) struct Served {
@@ -39,6 +49,11 @@ pub(crate) const SERVED: [Served; 2] = [
     },
 ];
 
+/// One family alone.
+pub(crate) fn only(family: Family) -> Vec<&'static Served> {
+    SERVED.iter().filter(|one| one.family == family).collect()
+}
+
 /// Everything that differs from one cluster to another.
 pub(crate) struct Wiring {
     /// Ways to the API server.
@@ -55,6 +70,8 @@ pub(crate) struct Wiring {
     pub(crate) settings: Settings,
     /// How to lead; `None` to run alone.
     pub(crate) lease: Option<LeaseOptions>,
+    /// Who decides; the core unless it is given.
+    pub(crate) decide: Option<Arc<dyn Decide>>,
 }
 
 impl Wiring {
@@ -72,7 +89,7 @@ impl Wiring {
             clock: self.clock,
             settings: self.settings,
             lease: self.lease,
-            decide: None,
+            decide: self.decide,
             clients: self.clients,
         };
         Engine::start(options, registry)

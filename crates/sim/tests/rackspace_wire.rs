@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use joiner_core::labels;
 use joiner_core::money::Money;
 use joiner_core::name::Labels;
@@ -345,7 +344,7 @@ async fn a_cloudspace_that_is_not_there_is_named() {
     let error = provider.catalog().await.unwrap_err();
     assert_eq!(
         error,
-        ProviderError::Invalid("the organisation has no cloudspace \"elsewhere\"".into())
+        ProviderError::Invalid("the organisation has no cloudspace \"elsewhere\": write the name that the console shows".into())
     );
 }
 

@@ -56,6 +56,10 @@ impl ClassFactory for Space {
         CLOUDSPACE
     }
 
+    fn has_objects(&self) -> bool {
+        false
+    }
+
     async fn build(
         &self,
         class: &ClassRecord,

@@ -13,6 +13,7 @@ use joiner_controllers::dialects::karpetrack::{Branded, CLOUDSPACE};
 use joiner_controllers::names::digest;
 use joiner_controllers::record::ClassRecord;
 use joiner_core::money::Money;
+use joiner_core::problem::Catalog;
 use joiner_providers::http::{Endpoint, EndpointError, Http, Reach};
 use joiner_providers::rackspace::bids::{BidPolicy, Percentile};
 use joiner_providers::rackspace::{Clock, Rackspace, RackspaceOptions, TokenSource};
@@ -85,7 +86,7 @@ impl Defaults {
     /// The same with the simulated cloud in place of the real one.
     pub(crate) fn mocked(self, mock: &Mock) -> Self {
         Defaults {
-            token: Some(mock.token()),
+            token: Some(Mock::token()),
             cloudspace: Some(MOCK_CLOUDSPACE.to_owned()),
             organization: None,
             http: Http::new(mock.router()),
@@ -201,6 +202,15 @@ impl RackspaceClasses {
 impl ClassFactory for RackspaceClasses {
     fn kind(&self) -> ClassKind {
         self.kind.clone()
+    }
+
+    fn has_objects(&self) -> bool {
+        self.kind != CLOUDSPACE
+    }
+
+    fn status(&self, catalog: &Catalog) -> serde_json::Value {
+        let mut offerings = catalog.types.iter().flat_map(|kind| &kind.offerings);
+        serde_json::json!({"region": offerings.next().map(|one| &*one.region)})
     }
 
     async fn build(

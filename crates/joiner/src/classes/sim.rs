@@ -19,7 +19,7 @@ use joiner_core::problem::Catalog;
 use joiner_providers::{Provider, ProviderError};
 use joiner_sim::clock::Clock;
 use joiner_sim::clouds::sim::{
-    Forgetful, Ledger, Market, Rack, SimCloud, SimCloudOptions, built_in, read_kwok,
+    CloudEvent, Forgetful, Ledger, Market, Rack, SimCloud, SimCloudOptions, built_in, read_kwok,
 };
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
@@ -42,7 +42,11 @@ pub(crate) struct SimClasses {
     archive: Option<Archive>,
     tasks: Tasks,
     open: Mutex<BTreeMap<Name, SimCloud>>,
+    observer: Option<Observer>,
 }
+
+/// Sees what happens at every cloud.
+type Observer = Arc<dyn Fn(&CloudEvent) + Send + Sync>;
 
 impl SimClasses {
     /// Clouds whose machines plug into `rack` and end with this process.
@@ -54,6 +58,7 @@ impl SimClasses {
             archive: None,
             tasks,
             open: Mutex::default(),
+            observer: None,
         }
     }
 
@@ -63,6 +68,20 @@ impl SimClasses {
             archive: Some(archive),
             ..self
         }
+    }
+
+    /// The same under the eyes of an observer, which must not ask a cloud anything.
+    pub(crate) fn observed(self, observer: impl Fn(&CloudEvent) + Send + Sync + 'static) -> Self {
+        SimClasses {
+            observer: Some(Arc::new(observer)),
+            ..self
+        }
+    }
+
+    /// The clouds that have been opened so far.
+    pub(crate) fn clouds(&self) -> Vec<SimCloud> {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.values().cloned().collect()
     }
 
     fn ledger(&self, class: &ClassRecord) -> Arc<dyn Ledger> {
@@ -141,6 +160,9 @@ impl ClassFactory for SimClasses {
             Arc::clone(&self.rack),
             self.ledger(class),
         );
+        if let Some(observer) = self.observer.clone() {
+            cloud.observe(move |event| observer(event));
+        }
         let running = cloud.clone();
         self.tasks
             .spawn(format!("cloud {}", class.key), async move {

@@ -76,6 +76,7 @@ impl Session {
             families: families.to_vec(),
             settings: settings(args),
             lease: (!alone).then_some(lease),
+            decide: None,
             clients,
         };
         let mut registry = Registry::default();

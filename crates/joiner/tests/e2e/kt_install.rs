@@ -141,7 +141,11 @@ async fn kt_10_the_two_installs_of_the_document_and_every_value_of_its_table() {
         .expect("the CRDs came with it");
     fresh.helm(&["uninstall", "karpetrack", "--namespace", NAMESPACE]);
     fresh.plane.kubectl(["get", "snp"]).await.expect("and stay");
+    install_directly(&fresh).await;
+}
 
+/// The second way of the document, with every other value of its table changed.
+async fn install_directly(fresh: &Fresh) {
     fresh.helm(&[
         "install",
         "karpetrack-direct",
@@ -299,23 +303,7 @@ async fn kt_15_the_account_of_the_chart_is_enough_and_its_label_selects_the_pods
         .await
         .unwrap();
     // The chart's own pods wait for a node, and get one; then they go, and it goes.
-    let phase = async |wanted: &str| {
-        for _ in 0..600 {
-            let all = fresh
-                .client
-                .get("/apis/karpetrack.io/v1alpha1/spotnodes")
-                .await
-                .unwrap();
-            let nodes = all["items"].as_array().cloned().unwrap_or_default();
-            let reached = nodes.iter().any(|one| text(one, "/status/phase") == wanted);
-            if reached || wanted.is_empty() && nodes.is_empty() {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(300)).await;
-        }
-        panic!("never {wanted:?}:\n{}", process.output());
-    };
-    phase("Running").await;
+    reached(&fresh, &process, "Running").await;
     let scale = [
         "scale",
         "deployment",
@@ -325,7 +313,7 @@ async fn kt_15_the_account_of_the_chart_is_enough_and_its_label_selects_the_pods
         "--replicas=0",
     ];
     fresh.plane.kubectl(scale).await.unwrap();
-    phase("").await;
+    reached(&fresh, &process, "").await;
     let refused: Vec<String> = process
         .output()
         .lines()
@@ -333,6 +321,21 @@ async fn kt_15_the_account_of_the_chart_is_enough_and_its_label_selects_the_pods
         .map(str::to_owned)
         .collect();
     assert!(refused.is_empty(), "{refused:#?}");
+}
+
+/// Waits until a SpotNode has reached a phase, or with none until there is no SpotNode.
+async fn reached(fresh: &Fresh, process: &Process, wanted: &str) {
+    for _ in 0..600 {
+        let path = "/apis/karpetrack.io/v1alpha1/spotnodes";
+        let all = fresh.client.get(path).await.unwrap();
+        let nodes = all["items"].as_array().cloned().unwrap_or_default();
+        let there = nodes.iter().any(|one| text(one, "/status/phase") == wanted);
+        if there || wanted.is_empty() && nodes.is_empty() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    }
+    panic!("never {wanted:?}:\n{}", process.output());
 }
 
 /// A kubeconfig of the chart's service account.

@@ -80,7 +80,7 @@ impl Mock {
     }
 
     /// What opens it.
-    pub(crate) fn token(&self) -> SecretString {
+    pub(crate) fn token() -> SecretString {
         TOKEN.into()
     }
 }

@@ -16,6 +16,9 @@ use tempfile::TempDir;
 
 use crate::harness::{World, paths};
 
+/// What kwok does with nodes and pods.
+const STAGES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/e2e/kt/kwok.yaml");
+
 /// The cloudspace that most tests share.
 static SHARED: tokio::sync::OnceCell<Arc<Cloudspace>> = tokio::sync::OnceCell::const_new();
 
@@ -139,6 +142,7 @@ fn kwok(world: &World) -> (Process, TempDir) {
     let plane = world.plane();
     let arguments = [
         format!("--kubeconfig={}", plane.kubeconfig().display()),
+        format!("--config={STAGES}"),
         "--manage-all-nodes=true".to_owned(),
         "--node-lease-duration-seconds=40".to_owned(),
     ];

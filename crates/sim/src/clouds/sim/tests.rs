@@ -4,9 +4,10 @@ use joiner_core::name::Labels;
 use joiner_core::plan::Purchase;
 use joiner_core::problem::CapacityType;
 use joiner_core::resources::Resources;
-use joiner_providers::MachineState;
 
 use super::*;
+
+mod memory;
 
 #[derive(Default)]
 struct Recorded(Mutex<Vec<String>>);
