@@ -17,7 +17,7 @@ const PER_ROUND: usize = 12;
 /// be looked at.
 const MAX_NODES: usize = 60_000;
 /// The same for all machines together, when it has to be proven that none is better.
-const PROOF_NODES: u32 = 40_000;
+const PROOF_NODES: u32 = 150_000;
 /// How much work one program is worth, in numbers of its tableau changed: to pack, and for a bound.
 const PACKING_EFFORT: u64 = 400_000_000;
 const PROOF_EFFORT: u64 = 20_000_000;
