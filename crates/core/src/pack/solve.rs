@@ -175,7 +175,8 @@ impl<'a, 'p> Anytime<'a, 'p> {
             self.steps += self.compete(left);
             return true;
         }
-        let improvable = self.best.packing.bins.len() > 1;
+        let done = self.improver.as_ref().is_some_and(Improver::is_done);
+        let improvable = self.best.packing.bins.len() > 1 && !done;
         if improvable {
             let attempts = left.min(ATTEMPTS);
             self.search(attempts);
