@@ -1,4 +1,5 @@
 //! `joiner simulate`, as it is typed: the main test of reliability.
+#![allow(clippy::expect_used, reason = "only tests use this")]
 
 use std::process::Command;
 
