@@ -60,6 +60,7 @@ controlplane: ## Build the real control plane for tests (once; kept in a cache o
 .PHONY: e2e
 e2e: controlplane ## Only the tests that run on the real control plane.
 	$(CARGO) test --package joiner-testing
+	$(CARGO) test --package joiner --test e2e
 
 .PHONY: bench
 bench: ## Measure the core; make bench ARGS="--referee DIR --karpenter" sets it beside Karpenter.

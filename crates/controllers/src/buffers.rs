@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use joiner_core::name::Name;
-use joiner_core::problem::PodSpec;
+use joiner_core::plan::{Home, Plan, PodRef};
+use joiner_core::problem::{PodSpec, Problem};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::core::v1::{PodTemplate, PodTemplateSpec};
@@ -17,7 +18,7 @@ use serde::de::DeserializeOwned;
 use tracing::warn;
 
 use crate::context::{Context, Mode};
-use crate::record::{BufferRecord, Condition, Conditions, ScalableRef, Truth};
+use crate::record::{BufferRecord, Condition, Conditions, Key, ScalableRef, Truth};
 use crate::view::World;
 use crate::view::pods::{Limits, lower_template};
 
@@ -30,8 +31,61 @@ const PRIORITY: i32 = i32::MIN;
 pub fn room(world: &World) -> Vec<(Name, Arc<PodSpec>, u32)> {
     let rooms = world.rooms.iter().filter(|(_, (_, count))| *count > 0);
     rooms
-        .map(|(key, (pod, count))| (format!("buffer:{key}").into(), pod.clone(), *count))
+        .map(|(key, (pod, count))| (name(key), pod.clone(), *count))
         .collect()
+}
+
+/// What the pods of a buffer are called in a problem.
+fn name(buffer: &Key) -> Name {
+    format!("buffer:{buffer}").into()
+}
+
+/// Says of each buffer whether its room is there, as a plan has found it.
+pub(crate) async fn judge(context: &Context, problem: &Problem, plan: &Plan) {
+    if context.settings.mode == Mode::ObserveOnly {
+        return;
+    }
+    let buffers: Vec<(Arc<BufferRecord>, Option<u32>)> = {
+        let world = context.view.read();
+        let all = world.buffers.iter().cloned();
+        all.map(|buffer| {
+            let count = world.rooms.get(&buffer.key).map(|(_, count)| *count);
+            (buffer, count)
+        })
+        .collect()
+    };
+    for (buffer, count) in buffers {
+        let (status, reason) = match count {
+            None => (Truth::False, "NotReadyForProvisioning"),
+            Some(0) => (Truth::False, "BufferEmpty"),
+            Some(_) if missing(problem, plan, &name(&buffer.key)) => {
+                (Truth::False, "RequiresNewCapacity")
+            }
+            Some(_) => (Truth::True, "FitsExistingCapacity"),
+        };
+        let mut conditions = buffer.conditions.clone();
+        conditions.ensure(condition(
+            "Provisioning",
+            status,
+            reason,
+            String::new(),
+            buffer.generation,
+            context.now(),
+        ));
+        if conditions != buffer.conditions {
+            write(context, &buffer, count.unwrap_or(0), &conditions).await;
+        }
+    }
+}
+
+/// Whether any of these pods finds no place on what is there.
+fn missing(problem: &Problem, plan: &Plan, name: &Name) -> bool {
+    let new = plan.launches.iter().flat_map(|launch| &launch.pods);
+    let nowhere = plan.unplaced.iter().flat_map(|one| &one.pods);
+    let mut pods = new.chain(nowhere);
+    pods.any(|pod: &PodRef| {
+        pod.home == Home::Pending && problem.pod(*pod).is_some_and(|group| group.name == *name)
+    })
 }
 
 /// Looks up what buffers refer to, for ever.

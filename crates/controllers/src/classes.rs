@@ -143,6 +143,7 @@ pub struct Classes {
     slots: RwLock<BTreeMap<ClassKey, Arc<Slot>>>,
     trouble: RwLock<BTreeMap<ClassKey, String>>,
     written: Mutex<BTreeMap<ClassKey, serde_json::Value>>,
+    reporting: tokio::sync::Mutex<()>,
     clock: SharedClock,
 }
 
@@ -159,6 +160,7 @@ impl Classes {
             slots: RwLock::default(),
             trouble: RwLock::default(),
             written: Mutex::default(),
+            reporting: tokio::sync::Mutex::default(),
             clock,
         }
     }

@@ -42,14 +42,20 @@ use crate::record::{Intent, Key, MachineRecord};
 /// How often disruptions under way are looked at, and how soon after a change.
 const PROGRESS: Duration = Duration::from_secs(1);
 const SOON: Duration = Duration::from_millis(250);
+/// What is held back for longer than this is told.
+const FAR: Duration = Duration::from_mins(5);
 /// Deciding takes at most one part in so many of the time: large clusters are looked at less often.
 const SHARE: u32 = 5;
+
+/// What nodes that stay have said, by node: what has been said is not said again.
+type Told = BTreeMap<Name, String>;
 
 /// Looks for nodes to take away when something has changed or its time has come, for ever.
 pub(crate) async fn run(context: Arc<Context>, changed: Arc<Notify>) {
     let mut dirty = true;
     let mut earliest = Instant::now();
     let mut due = Instant::now();
+    let mut told = Told::new();
     loop {
         tokio::select! {
             biased;
@@ -70,7 +76,7 @@ pub(crate) async fn run(context: Arc<Context>, changed: Arc<Notify>) {
             continue;
         }
         dirty = false;
-        let looked = look(&context).await;
+        let looked = look(&context, &mut told).await;
         let took = now.elapsed();
         earliest = Instant::now() + (took * SHARE).max(PROGRESS);
         let soonest = looked.map(|at| clock::until(context.now(), at).max(PROGRESS));
@@ -137,13 +143,13 @@ async fn decide(context: &Context, problem: Problem) -> Option<(Problem, Plan)> 
 }
 
 /// Decides and begins. Says when time alone will change something.
-async fn look(context: &Context) -> Option<Timestamp> {
+async fn look(context: &Context, told: &mut Told) -> Option<Timestamp> {
     let (problem, machines) = snapshot(context);
     if machines.is_empty() {
         return None;
     }
     let (problem, plan) = decide(context, problem).await?;
-    explain(context, &plan, &machines);
+    explain(context, &plan, &machines, told);
     let next = plan.kept.iter().filter_map(|kept| kept.until).min();
     if plan.removals.is_empty() || !context.may_act() {
         return next;
@@ -212,20 +218,23 @@ fn machine(
     world.machines.get(machines.get(node)?).cloned()
 }
 
-/// Nodes that stay say why.
-fn explain(context: &Context, plan: &Plan, machines: &BTreeMap<Name, Key>) {
+/// Nodes that stay say why, once for every reason.
+fn explain(context: &Context, plan: &Plan, machines: &BTreeMap<Name, Key>, told: &mut Told) {
+    told.retain(|node, _| machines.contains_key(node));
+    let far = clock::after(context.now(), FAR);
     for kept in &plan.kept {
-        // What only waits for its time is no news, and the time would be told again and again.
-        if kept.until.is_some() {
+        // What only waits for its time is no news, unless that is far away.
+        if kept.until.is_some_and(|until| until < far) {
             continue;
         }
-        if let Some(machine) = machine(context, machines, &kept.node) {
-            context.tell_machine(
-                &machine,
-                Severity::Normal,
-                "Unconsolidatable",
-                &kept.reason.to_string(),
-            );
+        let why = kept.reason.to_string();
+        if told.get(&kept.node) == Some(&why) {
+            continue;
+        }
+        let machine = machine(context, machines, &kept.node);
+        if let Some(machine) = machine.filter(|machine| machine.initialized()) {
+            context.tell_machine(&machine, Severity::Normal, "Unconsolidatable", &why);
+            told.insert(kept.node.clone(), why);
         }
     }
 }

@@ -230,7 +230,7 @@ async fn run_classes(context: Arc<Context>, changed: Arc<Notify>) {
     }
 }
 
-/// Tells classes how they stand. One at a time: two writers would contradict each other.
+/// Tells classes how they stand.
 async fn report_classes(context: &Context) {
     if !context.may_act() || context.settings.mode == Mode::ObserveOnly {
         return;
@@ -336,9 +336,9 @@ impl Dispatcher {
                 Touched::Machine(key) => {
                     self.machine(&key);
                     self.context.queue.add(key);
-                    self.room.notify_one();
+                    self.refill();
                 }
-                Touched::Room => self.room.notify_one(),
+                Touched::Room => self.refill(),
                 Touched::Node(name) => self.node(&name),
                 Touched::Pending(pod) => self.batch.add(pod),
                 Touched::Pool(id) => {
@@ -372,6 +372,15 @@ impl Dispatcher {
                 }
                 Touched::Malformed(uid) => self.malformed(&uid),
             }
+        }
+    }
+
+    /// Something has come, gone or moved: there may be room to save, or room to make again for a buffer. Pods that find
+    /// such room at once never wait, so nobody else would ask for it.
+    fn refill(&self) {
+        self.room.notify_one();
+        if !self.context.view.read().rooms.is_empty() {
+            self.batch.again(TERMS);
         }
     }
 

@@ -108,7 +108,9 @@ mod tests {
                 .with("cpu", 2000)
                 .with("memory", 4_000)
                 .with("nvidia.com/gpu", 1),
-            ..InstanceType::default()
+            labels: joiner_core::name::Labels::new(),
+            overhead: Resources::new(),
+            offerings: Vec::new(),
         };
         let mut sold = Catalog {
             types: vec![kind("small"), kind("large")],

@@ -61,7 +61,7 @@ enum Touched {
 /// Why each does not count, in the same order. Two of the same weight that change the same thing cannot both be right:
 /// the one that comes later is out.
 fn judge(sorted: &[&Arc<OverlayRecord>], sales: &Sales) -> Vec<Option<Rejection>> {
-    let mut taken: BTreeMap<Touched, &OverlayRecord> = BTreeMap::new();
+    let mut taken: BTreeMap<(Touched, i32), &OverlayRecord> = BTreeMap::new();
     let mut all = Vec::new();
     for overlay in sorted {
         if let Some(said) = &overlay.invalid {
@@ -76,11 +76,11 @@ fn judge(sorted: &[&Arc<OverlayRecord>], sales: &Sales) -> Vec<Option<Rejection>
                 continue;
             }
         };
-        let touched = touched(overlay, &wanted, sales);
-        let rival = touched
-            .iter()
-            .filter_map(|one| taken.get(one))
-            .find(|other| other.weight == overlay.weight);
+        let touched: Vec<(Touched, i32)> = touched(overlay, &wanted, sales)
+            .into_iter()
+            .map(|one| (one, overlay.weight))
+            .collect();
+        let rival = touched.iter().find_map(|one| taken.get(one));
         if let Some(rival) = rival {
             let said = format!(
                 "conflicts with overlay {}: both have weight {} and change the same; give one of them another weight",

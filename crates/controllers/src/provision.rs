@@ -131,6 +131,7 @@ async fn round(context: &Context) -> Outcome {
     };
     remember(context, &plan, &pending, &made);
     tell(context, &problem, &plan, &pending, &made, &machines);
+    crate::buffers::judge(context, &problem, &plan).await;
     let complete = made.len() == plan.launches.len() && plan.unplaced.is_empty();
     if complete {
         statics

@@ -112,23 +112,23 @@ impl View {
 
     /// Takes in a machine object that we wrote, or read where it cannot be stale.
     pub fn note_machine(&self, machine: MachineRecord) {
-        self.write(|world, now| world.take_machine(Event::Changed(machine), now));
+        self.write(|world, now| world.take_machine(Event::Changed(machine), "", now));
     }
 
     /// A machine object is known to be gone.
     pub fn forget_machine(&self, machine: &MachineRecord) {
         let machine = machine.clone();
-        self.write(|world, now| world.take_machine(Event::Gone(machine), now));
+        self.write(|world, now| world.take_machine(Event::Gone(machine), "", now));
     }
 
     /// Takes in a pool object that we wrote.
     pub fn note_pool(&self, pool: PoolRecord) {
-        self.write(|world, now| world.take_pool(Event::Changed(pool), now));
+        self.write(|world, now| world.take_pool(Event::Changed(pool), "", now));
     }
 
     /// Takes in a node that we wrote.
     pub fn note_node(&self, node: NodeRecord) {
-        self.write(|world, now| world.take_node(Event::Changed(node), now));
+        self.write(|world, now| world.take_node(Event::Changed(node), "", now));
     }
 
     /// Takes in what a buffer keeps room for.
@@ -151,7 +151,7 @@ impl View {
     /// A node is known to be gone.
     pub fn forget_node(&self, node: &NodeRecord) {
         let node = node.clone();
-        self.write(|world, now| world.take_node(Event::Gone(node), now));
+        self.write(|world, now| world.take_node(Event::Gone(node), "", now));
     }
 
     /// What a pool can buy has changed.

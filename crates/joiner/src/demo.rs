@@ -17,7 +17,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use joiner_controllers::Thinking;
+use joiner_controllers::Settings;
 
 use self::narrator::{Audience, Narrator};
 use self::stage::Stage;
@@ -55,7 +55,7 @@ impl Audience for Terminal {
 async fn play(args: &DemoArgs) -> Result<(), Failure> {
     let refused = |status: joiner_sim::api::Status| Failure::Demo(status.to_string());
     let mut stage =
-        Stage::set(args.seed, Some(Timestamp::now()), Thinking::Aside).map_err(refused)?;
+        Stage::set(args.seed, Some(Timestamp::now()), Settings::default()).map_err(refused)?;
     let port = stage
         .cluster
         .server()

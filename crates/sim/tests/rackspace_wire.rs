@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use joiner_core::labels;
 use joiner_core::money::Money;
 use joiner_core::name::Labels;

@@ -8,7 +8,7 @@ use kube::Api;
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
-use tracing::{debug, warn};
+use tracing::warn;
 
 use super::{Classes, Unusable};
 use crate::clients::{Clients, WriteError};
@@ -19,6 +19,8 @@ impl Classes {
     /// Writes the status of classes whose standing has changed. The provider is not asked: it was when the catalogue was
     /// read.
     pub async fn report(&self, clients: &Clients, records: &[Arc<ClassRecord>], now: Timestamp) {
+        // Two writers at once would contradict each other.
+        let _alone = self.reporting.lock().await;
         {
             let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
             written.retain(|key, _| records.iter().any(|one| one.key == *key));
@@ -28,43 +30,27 @@ impl Classes {
                 continue;
             };
             let ready = ready(record, self.unusable(&record.key, Some(record)), now);
-            let mut status = self.extra(record, &**factory);
-            let known = record.ready.as_ref();
-            let same = known.is_some_and(|known| {
-                (
-                    known.status,
-                    &known.reason,
-                    &known.message,
-                    known.generation,
-                ) == (
-                    ready.status,
-                    &ready.reason,
-                    &ready.message,
-                    ready.generation,
-                )
+            let extra = self.extra(record, &**factory);
+            // The watch may not have told yet what we wrote: what counts is what we wrote last.
+            let said = json!({
+                "uid": &*record.uid,
+                "generation": ready.generation,
+                "status": ready.status.to_string(),
+                "message": ready.message,
+                "extra": extra,
             });
-            if same && self.last_written(record).as_ref() == Some(&status) {
+            if self.last_said(record).as_ref() == Some(&said) {
                 continue;
             }
-            let extra = status.clone();
-            let since = known
-                .filter(|known| known.status == ready.status)
-                .map_or(now, |known| known.since);
-            status["conditions"] = json!([{
-                "type": kinds::READY,
-                "status": ready.status.to_string(),
-                "reason": &*ready.reason,
-                "message": ready.message,
-                "observedGeneration": ready.generation,
-                "lastTransitionTime": Time(whole(since)),
-            }]);
-            match write(clients, &factory.kind(), record, status).await {
-                Ok(()) => self.note(record, extra),
-                // What stands for a class need not be an object: then there is nothing to write on.
-                Err(WriteError::Gone(said)) => {
-                    debug!(class = %record.key, said, "has no status to write");
-                    self.note(record, extra);
-                }
+            match write(
+                clients,
+                &factory.kind(),
+                record,
+                render(record, &ready, extra),
+            )
+            .await
+            {
+                Ok(()) => self.note(record, said),
                 Err(error) => warn!(class = %record.key, %error, "its status was not written"),
             }
         }
@@ -75,14 +61,14 @@ impl Classes {
         catalog.map_or_else(|| json!({}), |catalog| factory.status(&catalog))
     }
 
-    fn last_written(&self, record: &ClassRecord) -> Option<Value> {
+    fn last_said(&self, record: &ClassRecord) -> Option<Value> {
         let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         written.get(&record.key).cloned()
     }
 
-    fn note(&self, record: &ClassRecord, extra: Value) {
+    fn note(&self, record: &ClassRecord, said: Value) {
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        written.insert(record.key.clone(), extra);
+        written.insert(record.key.clone(), said);
     }
 }
 
@@ -100,6 +86,23 @@ fn ready(record: &ClassRecord, unusable: Option<Unusable>, now: Timestamp) -> Co
         since: now,
         generation: record.generation,
     }
+}
+
+/// The status as it is written; the time moves only when the condition does.
+fn render(record: &ClassRecord, ready: &Condition, mut status: Value) -> Value {
+    let known = record.ready.as_ref();
+    let since = known
+        .filter(|known| known.status == ready.status)
+        .map_or(ready.since, |known| known.since);
+    status["conditions"] = json!([{
+        "type": kinds::READY,
+        "status": ready.status.to_string(),
+        "reason": &*ready.reason,
+        "message": ready.message,
+        "observedGeneration": ready.generation,
+        "lastTransitionTime": Time(whole(since)),
+    }]);
+    status
 }
 
 async fn write(

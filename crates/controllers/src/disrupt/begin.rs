@@ -155,6 +155,9 @@ async fn mark(
         .dialect(&machine.key)
         .ok_or_else(|| WriteError::Refused("unknown dialect".into()))?;
     keep_away(context, machine).await?;
+    // The taint is news to the machine's lifecycle too: it may have written meanwhile.
+    let current = context.view.read().machines.get(&machine.key).cloned();
+    let machine = current.ok_or_else(|| WriteError::Gone("it is gone already".into()))?;
     let mut status = machine.status.clone();
     let reason: &str = removal.cause.into();
     status.conditions.ensure(Condition {
@@ -165,7 +168,7 @@ async fn mark(
         since: context.now(),
         generation: machine.generation,
     });
-    let written = dialect.write_machine_status(machine, &status).await?;
+    let written = dialect.write_machine_status(&machine, &status).await?;
     context.view.note_machine(written);
     Ok(())
 }

@@ -2,6 +2,7 @@
 //! tried yet, and what was done a moment ago.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use joiner_core::money::Money;
@@ -113,38 +114,50 @@ fn dear(
         return None;
     }
     let most = context.settings.price_max_age;
-    for machine in own {
-        let read = context
-            .classes
-            .slot(&machine.class)
-            .and_then(|slot| slot.read());
-        if read.is_none_or(|read| clock::since(now, read) > most) {
-            let since = read.map_or_else(|| "never".to_owned(), |read| format!("last at {read}"));
-            let class = &machine.class;
-            return Some(held(format!(
-                "the prices of {class} are too old: read {since}"
-            )));
-        }
-    }
-    let mut before = Money::ZERO;
-    for removal in &command.removals {
-        let node = problem.nodes.iter().find(|node| node.name == removal.node);
-        let Some(price) = node.and_then(|node| node.price) else {
-            return Some(held(format!(
-                "what node {} costs is not known",
-                removal.node
-            )));
-        };
-        before = before.saturating_add(price);
-    }
-    let after = command.launches.iter().fold(Money::ZERO, |sum, one| {
-        sum.saturating_add(one.purchase.price)
-    });
-    (after >= before).then(|| {
-        held(format!(
-            "its replacement costs {after} an hour and not less than {before}"
+    let stale = own.iter().find_map(|machine| {
+        let slot = context.classes.slot(&machine.class);
+        let said = outdated(slot.and_then(|slot| slot.read()), most, now)?;
+        Some(format!(
+            "the prices of {} are too old: read {said}",
+            machine.class
         ))
-    })
+    });
+    let prices: Vec<(&Name, Option<Money>)> = command
+        .removals
+        .iter()
+        .map(|removal| {
+            let node = problem.nodes.iter().find(|node| node.name == removal.node);
+            (&removal.node, node.and_then(|node| node.price))
+        })
+        .collect();
+    let after = command.launches.iter().map(|one| one.purchase.price);
+    stale.or_else(|| no_saving(&prices, after)).map(held)
+}
+
+/// When prices were last read, in words, if that is too long ago.
+fn outdated(read: Option<Timestamp>, most: Duration, now: Timestamp) -> Option<String> {
+    match read {
+        None => Some("never".to_owned()),
+        Some(read) if clock::since(now, read) > most => Some(format!("last at {read}")),
+        Some(_) => None,
+    }
+}
+
+/// Why replacing nodes does not save anything, if so. What is not known is not free.
+fn no_saving(
+    before: &[(&Name, Option<Money>)],
+    after: impl Iterator<Item = Money>,
+) -> Option<String> {
+    let mut present = Money::ZERO;
+    for (node, price) in before {
+        let Some(price) = price else {
+            return Some(format!("what node {node} costs is not known"));
+        };
+        present = present.saturating_add(*price);
+    }
+    let after = after.fold(Money::ZERO, Money::saturating_add);
+    (after >= present)
+        .then(|| format!("its replacement costs {after} an hour and not less than {present}"))
 }
 
 /// A pool whose template has changed replaces one node first: only when a machine made after the new template is in use
@@ -203,4 +216,33 @@ fn again(
         because: format!("the very same was done at {when} and has not lasted"),
         until: Some(clock::after(when, window)),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_replaced_by_prices_of_yesterday() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let hour = Duration::from_hours(1);
+        assert_eq!(outdated(Some(at(0)), hour, at(3600)), None);
+        assert_eq!(
+            outdated(Some(at(0)), hour, at(3601)).as_deref(),
+            Some("last at 1970-01-01T00:00:00Z")
+        );
+        assert_eq!(outdated(None, hour, at(0)).as_deref(), Some("never"));
+    }
+
+    #[test]
+    fn what_is_replaced_gets_cheaper_and_an_unknown_price_is_not_nothing() {
+        let (a, b): (Name, Name) = ("a".into(), "b".into());
+        let dollars = Money::from_dollars;
+        let known = [(&a, Some(dollars(0.3))), (&b, Some(dollars(0.2)))];
+        assert_eq!(no_saving(&known, [dollars(0.4)].into_iter()), None);
+        assert!(no_saving(&known, [dollars(0.5)].into_iter()).is_some());
+        let unknown = [(&a, Some(dollars(0.3))), (&b, None)];
+        let said = no_saving(&unknown, [dollars(0.1)].into_iter());
+        assert_eq!(said.as_deref(), Some("what node b costs is not known"));
+    }
 }

@@ -82,3 +82,55 @@ pub(super) fn essence(problem: &Problem, command: &Command<'_>) -> String {
     }
     digest(&text)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use joiner_core::plan::{Reason, Removal};
+    use joiner_core::problem::{DisruptionReason, Node};
+
+    fn removal(node: &str) -> Removal {
+        Removal {
+            node: node.into(),
+            cause: DisruptionReason::Underutilized,
+            reason: Reason::Kept {
+                because: String::new(),
+            },
+        }
+    }
+
+    fn problem(node: &str, kind: &str) -> Problem {
+        Problem {
+            nodes: vec![Node {
+                name: node.into(),
+                instance_type: kind.into(),
+                ..Node::default()
+            }],
+            ..Problem::default()
+        }
+    }
+
+    fn digest_of(node: &str, kind: &str) -> String {
+        let removal = removal(node);
+        let command = Command {
+            removals: vec![&removal],
+            launches: Vec::new(),
+        };
+        essence(&problem(node, kind), &command)
+    }
+
+    #[test]
+    fn the_same_under_another_name_is_the_same_for_as_long_as_the_window_lasts() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let (first, again) = (digest_of("node-a", "m-4"), digest_of("node-b", "m-4"));
+        assert_eq!(first, again);
+        assert_ne!(first, digest_of("node-a", "m-8"));
+        let past = Past::default();
+        let window = Duration::from_mins(10);
+        assert_eq!(past.when(&first, window, at(0)), None);
+        past.note(first, at(0));
+        assert_eq!(past.when(&again, window, at(599)), Some(at(0)));
+        assert_eq!(past.when(&again, window, at(600)), None);
+        assert!(past.is_empty());
+    }
+}

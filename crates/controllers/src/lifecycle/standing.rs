@@ -46,7 +46,7 @@ fn quiet_since(machine: &MachineRecord, observed: &Observed) -> Option<Timestamp
         .max()
 }
 
-/// Writes down when pods came and went, together with whatever else is written, or by itself once it is a while ago.
+/// Writes down when pods came and went, together with whatever else is written, or by itself if that is a while ago.
 fn pod_event(
     machine: &MachineRecord,
     observed: &Observed,
@@ -62,7 +62,7 @@ fn pod_event(
     {
         return None;
     }
-    let due = clock::after(event, DEDUPE).min(clock::after(known, DEDUPE * 2));
+    let due = clock::after(known, DEDUPE);
     if writing || due <= observed.now {
         status.last_pod_event = Some(event);
         return None;

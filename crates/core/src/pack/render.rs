@@ -48,9 +48,11 @@ pub(crate) fn plan(
     }
     refs.fill_lots(compiled, assignment, packing);
     let mut slack = packing.ledger.clone();
+    let mut by_cost: Vec<u32> = (0..compiled.offers.len() as u32).collect();
+    by_cost.sort_by_key(|index| compiled.offers[*index as usize].cost);
     let mut launches: Vec<(Launch, u32)> = Vec::with_capacity(packing.bins.len());
     for bin in &packing.bins {
-        let launch = launch(compiled, assignment, bin, &mut refs, &mut slack);
+        let launch = launch(compiled, assignment, bin, &by_cost, &mut refs, &mut slack);
         plan.cost += launch.purchase.price + compiled.problem.settings.node_surcharge;
         launches.push((launch, bin.column));
     }
@@ -199,6 +201,7 @@ fn launch(
     compiled: &Compiled<'_>,
     assignment: &Assignment,
     bin: &Bin,
+    by_cost: &[u32],
     refs: &mut References,
     slack: &mut Ledger,
 ) -> Launch {
@@ -221,7 +224,7 @@ fn launch(
     for position in 1..bin.pods.len() {
         allowed.intersect(&compiled.demand_offers[demand_of(compiled, assignment, bin, position)]);
     }
-    let others = others(compiled, bin, offer, &allowed, slack);
+    let others = others(compiled, bin, offer, &allowed, by_cost, slack);
     let runner_up = others.iter().find_map(|other| {
         let other = purchase(compiled, other, other.price);
         let differs = other.instance_type != purchase(compiled, offer, price).instance_type;
@@ -276,34 +279,31 @@ fn others<'c>(
     bin: &Bin,
     own: &Offer,
     allowed: &Bits,
+    by_cost: &[u32],
     slack: &mut Ledger,
 ) -> Vec<&'c Offer> {
-    let mut found: Vec<(i64, usize)> = allowed
-        .iter()
-        .filter(|index| {
-            let offer = &compiled.offers[*index];
-            offer.pool == own.pool
-                && !std::ptr::eq(offer, own)
-                && bin.load.fits(&offer.room)
-                && same_cell(compiled, offer, own)
-                && matches!(offer.item, Item::Fixed { .. })
-                && slack.can_swap(&own.uses, &offer.uses)
-        })
-        .map(|index| (compiled.offers[index].cost, index))
-        .collect();
-    found.sort_unstable();
     let picky = compiled
         .pools
         .iter()
         .any(|pool| pool.index == own.pool && !pool.min_values.is_empty());
-    found.truncate(if picky {
+    let most = if picky {
         MAX_ALTERNATIVES
     } else {
         ALTERNATIVES
-    });
-    let chosen: Vec<&Offer> = found
-        .into_iter()
-        .map(|(_, index)| &compiled.offers[index])
+    };
+    let chosen: Vec<&Offer> = by_cost
+        .iter()
+        .filter(|index| allowed.contains(**index as usize))
+        .map(|index| &compiled.offers[*index as usize])
+        .filter(|offer| {
+            offer.pool == own.pool
+                && bin.load.fits(&offer.room)
+                && !std::ptr::eq(*offer, own)
+                && same_cell(compiled, offer, own)
+                && matches!(offer.item, Item::Fixed { .. })
+                && slack.can_swap(&own.uses, &offer.uses)
+        })
+        .take(most)
         .collect();
     reserve(own, &chosen, slack);
     chosen

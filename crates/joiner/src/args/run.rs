@@ -164,8 +164,8 @@ pub(crate) struct BehaviourArgs {
     /// What happens when minValues of a pool cannot be met: Strict or BestEffort.
     #[arg(long, env = "MIN_VALUES_POLICY", default_value = "Strict")]
     pub(crate) min_values_policy: joiner_core::problem::MinValuesPolicy,
-    /// How often nodes are looked at that might go.
-    #[arg(long, value_name = "TIME", env = "DISRUPTION_PERIOD", default_value = "10s", value_parser = duration)]
+    /// How often nodes are looked at that might go although nothing has changed; changes are looked at when they come.
+    #[arg(long, value_name = "TIME", env = "DISRUPTION_PERIOD", default_value = "5m", value_parser = duration)]
     pub(crate) disruption_period: Duration,
     /// How often catalogues and prices are read.
     #[arg(long, value_name = "TIME", env = "CATALOG_PERIOD", default_value = "30s", value_parser = duration)]

@@ -1,8 +1,9 @@
 //! The story in virtual time: a whole day within seconds, the same for the same seed.
 
 use std::io::{self, Write as _};
+use std::time::Duration;
 
-use joiner_controllers::Thinking;
+use joiner_controllers::{Settings, Thinking};
 use joiner_sim::audit::{AuditOptions, Auditor, Violation};
 
 use super::narrator::{Audience, Narrator};
@@ -63,7 +64,14 @@ async fn play(
     audience: &mut dyn Audience,
 ) -> Result<(Summary, Vec<Violation>), Failure> {
     let refused = |status: joiner_sim::api::Status| Failure::Demo(status.to_string());
-    let mut stage = Stage::set(seed, None, Thinking::InPlace).map_err(refused)?;
+    let settings = Settings {
+        thinking: Thinking::InPlace,
+        // A day is long: what is looked at less often costs a little more and takes seconds instead of minutes.
+        disruption_period: Duration::from_mins(1),
+        catalog_period: Duration::from_mins(2),
+        ..Settings::default()
+    };
+    let mut stage = Stage::set(seed, None, settings).map_err(refused)?;
     let catalogs = [("default".to_owned(), joiner_sim::clouds::sim::built_in())];
     let auditor = Auditor::new(AuditOptions::new("joiner.dev", catalogs.into()));
     auditor.watch_server(stage.cluster.server());

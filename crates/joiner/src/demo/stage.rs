@@ -7,7 +7,7 @@ use joiner_api::Dialect as Family;
 use joiner_controllers::clients::{Clients, Fence};
 use joiner_controllers::dialects::karpetrack::KarpetrackOptions;
 use joiner_controllers::tasks::Tasks;
-use joiner_controllers::{Engine, Settings, Thinking};
+use joiner_controllers::{Engine, Settings};
 use joiner_sim::api::{Local, Status};
 use joiner_sim::clouds::sim::SimCloud;
 use joiner_sim::cluster::{Cluster, ClusterOptions};
@@ -38,7 +38,7 @@ impl Stage {
     pub(crate) fn set(
         seed: u64,
         start: Option<Timestamp>,
-        thinking: Thinking,
+        settings: Settings,
     ) -> Result<Self, Status> {
         let cluster = Cluster::start(&ClusterOptions {
             seed,
@@ -68,11 +68,7 @@ impl Stage {
             families: only(Family::Karpenter),
             karpetrack: KarpetrackOptions::new(""),
             classes: vec![classes.clone()],
-            settings: Settings {
-                seed,
-                thinking,
-                ..Settings::default()
-            },
+            settings: Settings { seed, ..settings },
             lease: None,
             decide: Some(Arc::new(Thoughtful::new(books.clone(), sender))),
         };

@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use super::books::Books;
 
 /// How often the least cost is worked out anew.
-const EVERY: SignedDuration = SignedDuration::from_mins(1);
+const EVERY: SignedDuration = SignedDuration::from_mins(5);
 
 /// An offering: catalogue, type, zone, how it is paid for.
 type Offer = (Name, Name, Name, CapacityType);

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use joiner_controllers::engine::Core;
 use joiner_controllers::{Decide, Settings};
+use joiner_core::pack;
 use joiner_providers::Provider;
 use joiner_sim::api::Status;
 use joiner_sim::audit::{AuditOptions, Auditor, Invariant};
@@ -81,6 +83,14 @@ impl Run {
     }
 }
 
+/// The core, in a hurry: how close a plan comes to the cheapest is not what is tested here.
+fn quick() -> Arc<dyn Decide> {
+    Arc::new(Core(pack::Options {
+        steps: 10,
+        ..pack::Options::default()
+    }))
+}
+
 /// A simulated cloud and how to reach it.
 struct Cloud {
     class: String,
@@ -133,9 +143,12 @@ impl World {
             auditor: auditor.clone(),
             settings: Settings {
                 seed: run.seed,
+                // Everything is looked at as it is in production, only less often: hours pass here in a second.
+                disruption_period: Duration::from_secs(40),
+                catalog_period: Duration::from_mins(1),
                 ..Settings::default()
             },
-            decide: run.decide.clone(),
+            decide: Some(run.decide.clone().unwrap_or_else(quick)),
             lines: Mutex::default(),
             deaths: Mutex::default(),
             cuts: weather.cuts.clone(),

@@ -97,7 +97,7 @@ async fn the_account_of_the_deployment_is_enough_for_a_whole_life_of_nodes() {
     let log = world.logs(usize::MAX);
     let refused: Vec<&str> = log
         .lines()
-        .filter(|line| line.contains("orbidden") || line.contains("cannot "))
+        .filter(|line| line.contains("forbidden"))
         .collect();
     assert!(refused.is_empty(), "{}", refused.join("\n"));
     story.end().await;

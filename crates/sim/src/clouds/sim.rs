@@ -154,7 +154,10 @@ pub struct SimCloud {
 /// How soon to look again whether the ledger can be read, or whose reign it is.
 const LOOK: SignedDuration = SignedDuration::from_secs(1);
 
-const REPAIR: [RepairPolicy; 2] = [
+/// How long a launch may take.
+const LAUNCH: Duration = Duration::from_mins(5);
+
+const REPAIR: [RepairPolicy; 3] = [
     RepairPolicy {
         condition: "Ready",
         status: "False",
@@ -163,6 +166,12 @@ const REPAIR: [RepairPolicy; 2] = [
     RepairPolicy {
         condition: "Ready",
         status: "Unknown",
+        tolerated: Duration::from_mins(10),
+    },
+    // As a problem detector on the node reports it.
+    RepairPolicy {
+        condition: "NetworkingReady",
+        status: "False",
         tolerated: Duration::from_mins(10),
     },
 ];
@@ -516,7 +525,8 @@ impl Provider for SimCloud {
             (options.registration, options.boot_max)
         };
         Timeouts {
-            launch: Duration::from_mins(5),
+            // A machine that boots is not launched yet.
+            launch: given.map_or(LAUNCH, |given| given.min(LAUNCH)),
             registration: given.unwrap_or(slowest * 3 + Duration::from_mins(5)),
         }
     }

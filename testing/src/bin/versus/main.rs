@@ -23,7 +23,7 @@ pub(crate) struct Args {
     /// The binary of Joiner; measure a release build.
     #[arg(long, value_name = "FILE", default_value = "bin/joiner")]
     joiner: PathBuf,
-    /// Instance types in the form of Karpenter's kwok provider; without it, Karpenter's example.
+    /// Instance types in the form of Karpenter's kwok provider; without it, those that Karpenter's provider has built in.
     #[arg(long, value_name = "FILE")]
     catalogue: Option<PathBuf>,
     /// How many pods there are at first.
@@ -49,7 +49,7 @@ async fn main() -> Result<()> {
     let joiner = std::path::absolute(&args.joiner)?;
     let file = match &args.catalogue {
         Some(file) => std::path::absolute(file)?,
-        None => contestant::karpenter_sources()?.join("kwok/examples/instance_types.json"),
+        None => contestant::karpenter_sources()?.join("kwok/cloudprovider/instance_types.json"),
     };
     let catalogue = Catalogue::read(&file)?;
     let workload = Workload::new(args.pods, args.then);

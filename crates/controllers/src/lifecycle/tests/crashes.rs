@@ -86,8 +86,8 @@ fn a_quiet_machine_is_left_alone() {
 }
 
 #[test]
-fn a_process_that_dies_after_every_request_still_ends_a_drain() {
-    for (name, every) in [("every", 1), ("every second", 2)] {
+fn a_process_that_dies_at_every_second_turn_still_ends_a_drain() {
+    for (name, every) in [("second", 2), ("third", 3)] {
         let mut toy = Toy::new();
         toy.run_until(|toy| toy.machine().initialized());
         toy.pods = vec![pod("web")];
@@ -107,7 +107,7 @@ fn a_process_that_dies_after_every_request_still_ends_a_drain() {
         }
         assert!(
             toy.machine.is_none() && toy.cloud.is_empty(),
-            "dies after {name} request, {deaths} times: {:#?}",
+            "dies at every {name} turn, {deaths} times: {:#?}",
             toy.log
         );
         assert!(

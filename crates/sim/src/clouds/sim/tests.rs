@@ -7,6 +7,8 @@ use joiner_core::resources::Resources;
 
 use super::*;
 
+mod memory;
+
 #[derive(Default)]
 struct Recorded(Mutex<Vec<String>>);
 
