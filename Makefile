@@ -3,6 +3,8 @@
 CARGO      ?= cargo
 KUBECTL    ?= kubectl
 ARGS       ?=
+IMG        ?= joiner:latest
+DOCKER     ?= docker
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 
 .DEFAULT_GOAL := help
@@ -27,6 +29,14 @@ build: ## Build bin/joiner; bin/controller is the same binary under its other na
 	cp $(TARGET_DIR)/release/joiner bin/joiner
 	cp $(TARGET_DIR)/release/joiner bin/controller
 
+.PHONY: docker-build
+docker-build: ## Build the image IMG.
+	$(DOCKER) build --tag $(IMG) .
+
+.PHONY: docker-push
+docker-push: ## Push the image IMG.
+	$(DOCKER) push $(IMG)
+
 ##@ Check
 
 .PHONY: fmt
@@ -50,11 +60,16 @@ controlplane: ## Build the real control plane for tests (once; kept in a cache o
 .PHONY: e2e
 e2e: controlplane ## Only the tests that run on the real control plane.
 	$(CARGO) test --package joiner-testing
+	$(CARGO) test --package joiner --test e2e
 
 .PHONY: bench
 bench: ## Measure the core; make bench ARGS="--referee DIR --karpenter" sets it beside Karpenter.
 	$(CARGO) bench --package joiner-core
 	$(if $(ARGS),$(CARGO) xtask bench $(ARGS))
+
+.PHONY: versus
+versus: build ## Run Joiner and Karpenter with its kwok provider, one after the other, on the real control plane.
+	$(CARGO) run --quiet --release --package joiner-testing --bin versus -- --joiner bin/joiner $(ARGS)
 
 ##@ Cluster
 
@@ -72,6 +87,18 @@ install: ## Install the CRDs into the current cluster.
 .PHONY: uninstall
 uninstall: ## Remove the CRDs, and with them every object of theirs.
 	$(KUBECTL) delete --ignore-not-found --kustomize config/crd
+
+.PHONY: run
+run: ## Run the controllers on the current cluster, from here: make run ARGS="--mock-mode".
+	$(CARGO) run --release --package joiner -- run $(ARGS)
+
+.PHONY: deploy
+deploy: ## Install everything, with the image IMG.
+	$(KUBECTL) kustomize config/default | sed 's|image: joiner:latest|image: $(IMG)|' | $(KUBECTL) apply --server-side --filename -
+
+.PHONY: undeploy
+undeploy: ## Remove everything, with every object of ours: delete the pools first, so that machines go too.
+	$(KUBECTL) delete --ignore-not-found --kustomize config/default
 
 ##@ Other
 

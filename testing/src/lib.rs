@@ -21,4 +21,4 @@ pub use client::Client;
 pub use controlplane::{Builder, ControlPlane, Namespace};
 pub use mirror::{Always, Mirror, Seen};
 pub use process::{Process, Signal};
-pub use xtask::controlplane::Program;
+pub use xtask::controlplane::{Program, ensure};

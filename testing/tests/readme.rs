@@ -11,7 +11,8 @@ fn the_versions_in_the_readme_are_the_versions_that_are_built() {
         ("kubernetes", "k8s.io/kubernetes", "kubectl"),
         ("etcd", "go.etcd.io/etcd/server/v3", "etcd"),
         ("helm", "helm.sh/helm/v3", "helm"),
-        ("kwok", "sigs.k8s.io/kwok", "kwok"),
+        ("kwok", "sigs.k8s.io/kwok", "| kwok"),
+        ("karpenter", "sigs.k8s.io/karpenter", "karpenter-kwok"),
     ] {
         let path = folder
             .join("controlplane")

@@ -1,6 +1,6 @@
 //! What was sold out is left alone for a while, and a pool that keeps failing waits longer each time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use joiner_core::name::Name;
 use joiner_core::plan::Purchase;
 use joiner_core::problem::{CapacityType, Catalog};
+use serde::{Deserialize, Serialize};
 
 use crate::clock;
 
@@ -17,6 +18,9 @@ const FIRST: Duration = Duration::from_mins(1);
 const LONGEST: Duration = Duration::from_mins(15);
 /// How long failures are remembered once the wait is over.
 const MEMORY: Duration = Duration::from_mins(30);
+/// How many waits are written on a pool, and how many characters of each cause: annotations must stay small.
+const NOTES: usize = 30;
+const WORDS: usize = 120;
 
 /// What may be waited for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -51,6 +55,36 @@ impl Subject {
     }
 }
 
+/// What is waited for, as it is written on a pool so that whoever takes over waits as long.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Note {
+    /// Which offering; without it, the whole pool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offering: Option<OfferingNote>,
+    /// When it is tried again.
+    pub next_try: Timestamp,
+    /// How often it failed in a row.
+    pub failures: u32,
+    /// What was said last.
+    pub because: String,
+}
+
+/// One offering of a pool's catalogue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OfferingNote {
+    /// Instance type or range.
+    pub instance_type: Name,
+    /// Zone.
+    pub zone: Name,
+    /// How it is paid for.
+    pub capacity_type: CapacityType,
+    /// Host that it is cut from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<Name>,
+}
+
 #[derive(Clone, Debug)]
 struct Entry {
     failures: u32,
@@ -60,9 +94,93 @@ struct Entry {
 
 /// What is waited for, and until when.
 #[derive(Debug, Default)]
-pub struct Backoffs(Mutex<BTreeMap<Subject, Entry>>);
+pub struct Backoffs(Mutex<BTreeMap<Subject, Entry>>, Mutex<BTreeSet<Name>>);
 
 impl Backoffs {
+    /// What a pool waits for, to be written on it: the soonest first, and not without end.
+    pub fn notes(&self, pool: &Name, catalog: &Name, now: Timestamp) -> Vec<Note> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut notes: Vec<Note> = all
+            .iter()
+            .filter(|(_, entry)| entry.until > now)
+            .filter_map(|(subject, entry)| {
+                let offering = match subject {
+                    Subject::Pool(own) if own == pool => None,
+                    Subject::Offering {
+                        catalog: own,
+                        instance_type,
+                        zone,
+                        capacity_type,
+                        host,
+                    } if own == catalog => Some(OfferingNote {
+                        instance_type: instance_type.clone(),
+                        zone: zone.clone(),
+                        capacity_type: *capacity_type,
+                        host: host.clone(),
+                    }),
+                    _ => return None,
+                };
+                Some(Note {
+                    offering,
+                    next_try: entry.until,
+                    failures: entry.failures,
+                    because: entry.because.chars().take(WORDS).collect(),
+                })
+            })
+            .collect();
+        notes.sort_by(|one, other| one.next_try.cmp(&other.next_try));
+        notes.truncate(NOTES);
+        notes
+    }
+
+    /// Takes over what an earlier process wrote on a pool, once for every pool. What cannot be read is not waited for.
+    pub fn restore(&self, uid: &Name, pool: &Name, catalog: &Name, text: &str) {
+        let mut seen = self.1.lock().unwrap_or_else(PoisonError::into_inner);
+        if !seen.insert(uid.clone()) {
+            return;
+        }
+        let notes: Vec<Note> = serde_json::from_str(text).unwrap_or_default();
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for note in notes {
+            let subject = match note.offering {
+                None => Subject::Pool(pool.clone()),
+                Some(one) => Subject::Offering {
+                    catalog: catalog.clone(),
+                    instance_type: one.instance_type,
+                    zone: one.zone,
+                    capacity_type: one.capacity_type,
+                    host: one.host,
+                },
+            };
+            all.entry(subject).or_insert(Entry {
+                failures: note.failures,
+                until: note.next_try,
+                because: note.because,
+            });
+        }
+    }
+
+    /// Forgets pools that are gone.
+    pub fn retain(&self, keep_pool: impl Fn(&Name) -> bool, keep_uid: impl Fn(&Name) -> bool) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|subject, _| match subject {
+            Subject::Pool(pool) => keep_pool(pool),
+            Subject::Offering { .. } => true,
+        });
+        let mut seen = self.1.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.retain(keep_uid);
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Whether nothing is waited for.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// It failed: wait longer than last time. Says until when.
     pub fn fail(&self, subject: Subject, because: &str, now: Timestamp) -> Timestamp {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -81,6 +199,23 @@ impl Backoffs {
             entry.until = clock::after(now, wait);
         }
         because.clone_into(&mut entry.because);
+        entry.until
+    }
+
+    /// It is known to be of no use, for the `times`th time: leave it alone accordingly. Says until when.
+    pub fn hold(&self, subject: Subject, because: &str, now: Timestamp, times: u32) -> Timestamp {
+        let wait = FIRST.saturating_mul(1 << times.min(10)).min(LONGEST);
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry = all.entry(subject).or_insert(Entry {
+            failures: 0,
+            until: now,
+            because: String::new(),
+        });
+        if entry.until <= now {
+            entry.until = clock::after(now, wait);
+            entry.failures = times + 1;
+            because.clone_into(&mut entry.because);
+        }
         entry.until
     }
 
@@ -176,6 +311,39 @@ mod tests {
         assert!(backoffs.waiting(&pool(), now).is_some());
         backoffs.succeed(&pool());
         assert_eq!(backoffs.waiting(&pool(), now), None);
+    }
+
+    #[test]
+    fn whoever_takes_over_waits_as_long_and_knows_how_often_it_failed() {
+        let (pool, catalog): (Name, Name) = ("a".into(), "c".into());
+        let offering = || Subject::Offering {
+            catalog: "c".into(),
+            instance_type: "m-4".into(),
+            zone: "z1".into(),
+            capacity_type: CapacityType::Spot,
+            host: None,
+        };
+        let before = Backoffs::default();
+        before.fail(offering(), "sold out", at(0));
+        before.fail(offering(), "sold out", at(60));
+        before.fail(Subject::Pool(pool.clone()), "never boots", at(60));
+        let text = serde_json::to_string(&before.notes(&pool, &catalog, at(61))).unwrap();
+
+        let after = Backoffs::default();
+        after.restore(&"uid".into(), &pool, &catalog, &text);
+        let wait = Some((at(180), "sold out".to_owned()));
+        assert_eq!(after.waiting(&offering(), at(100)), wait);
+        assert!(
+            after
+                .waiting(&Subject::Pool(pool.clone()), at(100))
+                .is_some()
+        );
+        assert_eq!(after.fail(offering(), "sold out", at(180)), at(180 + 240));
+        // What was waited for is over: the same note read again does not bring it back.
+        after.succeed(&offering());
+        after.restore(&"uid".into(), &pool, &catalog, &text);
+        assert_eq!(after.waiting(&offering(), at(100)), None);
+        assert!(before.notes(&pool, &catalog, at(900)).is_empty());
     }
 
     #[test]

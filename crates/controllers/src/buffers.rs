@@ -2,19 +2,23 @@
 //!
 //! karpenter: pkg/controllers/capacitybuffer
 
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use joiner_core::name::Name;
-use joiner_core::problem::PodSpec;
+use joiner_core::plan::{Home, Plan, PodRef};
+use joiner_core::problem::{PodSpec, Problem};
+use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::core::v1::{PodTemplate, PodTemplateSpec};
-use kube::Api;
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
 use tracing::warn;
 
 use crate::context::{Context, Mode};
-use crate::record::{BufferRecord, Condition, Conditions, Truth};
+use crate::record::{BufferRecord, Condition, Conditions, Key, ScalableRef, Truth};
 use crate::view::World;
 use crate::view::pods::{Limits, lower_template};
 
@@ -27,8 +31,61 @@ const PRIORITY: i32 = i32::MIN;
 pub fn room(world: &World) -> Vec<(Name, Arc<PodSpec>, u32)> {
     let rooms = world.rooms.iter().filter(|(_, (_, count))| *count > 0);
     rooms
-        .map(|(key, (pod, count))| (format!("buffer:{key}").into(), pod.clone(), *count))
+        .map(|(key, (pod, count))| (name(key), pod.clone(), *count))
         .collect()
+}
+
+/// What the pods of a buffer are called in a problem.
+fn name(buffer: &Key) -> Name {
+    format!("buffer:{buffer}").into()
+}
+
+/// Says of each buffer whether its room is there, as a plan has found it.
+pub(crate) async fn judge(context: &Context, problem: &Problem, plan: &Plan) {
+    if context.settings.mode == Mode::ObserveOnly {
+        return;
+    }
+    let buffers: Vec<(Arc<BufferRecord>, Option<u32>)> = {
+        let world = context.view.read();
+        let all = world.buffers.iter().cloned();
+        all.map(|buffer| {
+            let count = world.rooms.get(&buffer.key).map(|(_, count)| *count);
+            (buffer, count)
+        })
+        .collect()
+    };
+    for (buffer, count) in buffers {
+        let (status, reason) = match count {
+            None => (Truth::False, "NotReadyForProvisioning"),
+            Some(0) => (Truth::False, "BufferEmpty"),
+            Some(_) if missing(problem, plan, &name(&buffer.key)) => {
+                (Truth::False, "RequiresNewCapacity")
+            }
+            Some(_) => (Truth::True, "FitsExistingCapacity"),
+        };
+        let mut conditions = buffer.conditions.clone();
+        conditions.ensure(condition(
+            "Provisioning",
+            status,
+            reason,
+            String::new(),
+            buffer.generation,
+            context.now(),
+        ));
+        if conditions != buffer.conditions {
+            write(context, &buffer, count.unwrap_or(0), &conditions).await;
+        }
+    }
+}
+
+/// Whether any of these pods finds no place on what is there.
+fn missing(problem: &Problem, plan: &Plan, name: &Name) -> bool {
+    let new = plan.launches.iter().flat_map(|launch| &launch.pods);
+    let nowhere = plan.unplaced.iter().flat_map(|one| &one.pods);
+    let mut pods = new.chain(nowhere);
+    pods.any(|pod: &PodRef| {
+        pod.home == Home::Pending && problem.pod(*pod).is_some_and(|group| group.name == *name)
+    })
 }
 
 /// Looks up what buffers refer to, for ever.
@@ -139,7 +196,6 @@ async fn look_up(
 ) -> Result<(PodTemplateSpec, u32), Missing> {
     let client = || context.clients.reads.clone();
     let namespace = &*buffer.key.namespace;
-    let count = |replicas: Option<i32>| u32::try_from(replicas.unwrap_or(1)).unwrap_or(0);
     if let Some(name) = &buffer.template {
         let missing = |said: String| ("PodTemplateNotFound", said);
         let api: Api<PodTemplate> = Api::namespaced(client(), namespace);
@@ -158,50 +214,54 @@ async fn look_up(
             "names neither a pod template nor a workload".to_owned(),
         ));
     };
-    let missing = |error: kube::Error| ("ScalableRefNotFound", error.to_string());
-    let name = &*scalable.name;
-    let empty = || {
-        (
-            "ResolutionFailed",
-            format!("{} {name} has no template", scalable.kind),
-        )
-    };
-    match (&*scalable.group, &*scalable.kind) {
+    let found = match (&*scalable.group, &*scalable.kind) {
         ("apps", "Deployment") => {
-            let api: Api<Deployment> = Api::namespaced(client(), namespace);
-            let spec = api
-                .get(name)
-                .await
-                .map_err(missing)?
-                .spec
-                .ok_or_else(empty)?;
-            Ok((spec.template, count(spec.replicas)))
+            workload(client(), namespace, scalable, |one: Deployment| {
+                one.spec.map(|spec| (Some(spec.template), spec.replicas))
+            })
+            .await?
         }
         ("apps", "StatefulSet") => {
-            let api: Api<StatefulSet> = Api::namespaced(client(), namespace);
-            let spec = api
-                .get(name)
-                .await
-                .map_err(missing)?
-                .spec
-                .ok_or_else(empty)?;
-            Ok((spec.template, count(spec.replicas)))
+            workload(client(), namespace, scalable, |one: StatefulSet| {
+                one.spec.map(|spec| (Some(spec.template), spec.replicas))
+            })
+            .await?
         }
         ("apps", "ReplicaSet") => {
-            let api: Api<ReplicaSet> = Api::namespaced(client(), namespace);
-            let spec = api
-                .get(name)
-                .await
-                .map_err(missing)?
-                .spec
-                .ok_or_else(empty)?;
-            Ok((spec.template.ok_or_else(empty)?, count(spec.replicas)))
+            workload(client(), namespace, scalable, |one: ReplicaSet| {
+                one.spec.map(|spec| (spec.template, spec.replicas))
+            })
+            .await?
         }
         (group, kind) => {
             let message = format!(
                 "{kind} of {group:?} cannot be buffered: use a Deployment, StatefulSet or ReplicaSet"
             );
-            Err(("ResolutionFailed", message))
+            return Err(("ResolutionFailed", message));
         }
-    }
+    };
+    Ok(found)
+}
+
+/// The pods of one workload: what one looks like, and how many there are.
+async fn workload<K>(
+    client: Client,
+    namespace: &str,
+    scalable: &ScalableRef,
+    pods: impl Fn(K) -> Option<(Option<PodTemplateSpec>, Option<i32>)>,
+) -> Result<(PodTemplateSpec, u32), Missing>
+where
+    K: Clone + DeserializeOwned + Debug + Resource<Scope = NamespaceResourceScope>,
+    K::DynamicType: Default,
+{
+    let api: Api<K> = Api::namespaced(client, namespace);
+    let object = api
+        .get(&scalable.name)
+        .await
+        .map_err(|error| ("ScalableRefNotFound", error.to_string()))?;
+    let Some((Some(template), replicas)) = pods(object) else {
+        let said = format!("{} {} has no template", scalable.kind, scalable.name);
+        return Err(("ResolutionFailed", said));
+    };
+    Ok((template, u32::try_from(replicas.unwrap_or(1)).unwrap_or(0)))
 }

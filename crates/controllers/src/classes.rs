@@ -1,7 +1,9 @@
 //! Providers by node class, and what each of them sells. A slow or broken cloud delays nobody else.
 
+mod status;
+
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,16 +14,19 @@ use joiner_providers::{Provider, ProviderError};
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::clients::Clients;
 use crate::clock::SharedClock;
 use crate::dialect::{ClassFactory, Secrets, is_of};
-use crate::record::{ClassKey, ClassRecord, Truth};
+use crate::record::{ClassKey, ClassRecord};
 use crate::view::View;
 
 /// How many calls to one cloud may be under way at once.
 const CALLS: usize = 20;
+/// The longest that a cloud can make everybody wait with one answer.
+const LONGEST_PATIENCE: Duration = Duration::from_mins(5);
 /// The longest that one call to a cloud may take.
 pub(crate) const CALL_TIMEOUT: Duration = Duration::from_mins(2);
 
@@ -35,6 +40,7 @@ pub struct Slot {
     pub provider: Arc<dyn Provider>,
     /// Bounds calls that are under way.
     pub calls: Semaphore,
+    patient: Mutex<Option<Instant>>,
     stock: RwLock<Stock>,
 }
 
@@ -62,6 +68,7 @@ impl Slot {
             made_from: (class.uid.clone(), class.generation),
             provider,
             calls: Semaphore::new(CALLS),
+            patient: Mutex::default(),
             stock: RwLock::default(),
         }
     }
@@ -82,7 +89,12 @@ impl Slot {
         change(&mut self.stock.write().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Calls the provider, bounded in number and time.
+    /// When its catalogue was last read.
+    pub fn read(&self) -> Option<Timestamp> {
+        self.stock().read
+    }
+
+    /// Calls the provider, bounded in number and time. When the cloud asks one caller for patience, all are patient.
     pub async fn call<T>(
         &self,
         call: impl Future<Output = Result<T, ProviderError>>,
@@ -92,9 +104,32 @@ impl Slot {
             .acquire()
             .await
             .map_err(|_| ProviderError::Transient("shutting down".into()))?;
-        tokio::time::timeout(CALL_TIMEOUT, call)
+        if let Some(left) = self.patience() {
+            return Err(ProviderError::Throttled {
+                message: "the cloud has asked for patience".into(),
+                retry_after: Some(left),
+            });
+        }
+        let answer = tokio::time::timeout(CALL_TIMEOUT, call)
             .await
-            .unwrap_or_else(|_| Err(ProviderError::Transient("no answer from the cloud".into())))
+            .unwrap_or_else(|_| Err(ProviderError::Transient("no answer from the cloud".into())));
+        if let Err(ProviderError::Throttled {
+            retry_after: Some(wait),
+            ..
+        }) = &answer
+        {
+            let until = Instant::now() + (*wait).min(LONGEST_PATIENCE);
+            let mut patient = self.patient.lock().unwrap_or_else(PoisonError::into_inner);
+            *patient = Some(patient.map_or(until, |known| known.max(until)));
+        }
+        answer
+    }
+
+    /// For how long the cloud is to be left alone.
+    fn patience(&self) -> Option<Duration> {
+        let patient = self.patient.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = patient.as_ref()?.saturating_duration_since(Instant::now());
+        (!left.is_zero()).then_some(left)
     }
 }
 
@@ -107,6 +142,8 @@ pub struct Classes {
     secrets: Arc<dyn Secrets>,
     slots: RwLock<BTreeMap<ClassKey, Arc<Slot>>>,
     trouble: RwLock<BTreeMap<ClassKey, String>>,
+    written: Mutex<BTreeMap<ClassKey, serde_json::Value>>,
+    reporting: tokio::sync::Mutex<()>,
     clock: SharedClock,
 }
 
@@ -122,6 +159,8 @@ impl Classes {
             secrets,
             slots: RwLock::default(),
             trouble: RwLock::default(),
+            written: Mutex::default(),
+            reporting: tokio::sync::Mutex::default(),
             clock,
         }
     }
@@ -138,11 +177,15 @@ impl Classes {
         slots.values().cloned().collect()
     }
 
+    /// Who makes providers out of classes of this kind.
+    pub fn factory(&self, key: &ClassKey) -> Option<&Arc<dyn ClassFactory>> {
+        let mut all = self.factories.iter();
+        all.find(|factory| is_of(key, &factory.kind()))
+    }
+
     /// Whether anybody here knows classes of this kind.
     pub fn supports(&self, key: &ClassKey) -> bool {
-        self.factories
-            .iter()
-            .any(|factory| is_of(key, &factory.kind()))
+        self.factory(key).is_some()
     }
 
     /// Why nothing can be bought from a class, if so.
@@ -157,14 +200,6 @@ impl Classes {
             return Some((
                 "NodeClassTerminating",
                 format!("node class {key} is being deleted"),
-            ));
-        }
-        if let Some(ready) = &record.ready
-            && ready.status == Truth::False
-        {
-            return Some((
-                "NodeClassNotReady",
-                format!("node class {key}: {}", ready.message),
             ));
         }
         let trouble = self.trouble.read().unwrap_or_else(PoisonError::into_inner);
@@ -230,11 +265,7 @@ impl Classes {
     }
 
     async fn build(&self, record: &ClassRecord) {
-        let Some(factory) = self
-            .factories
-            .iter()
-            .find(|one| is_of(&record.key, &one.kind()))
-        else {
+        let Some(factory) = self.factory(&record.key) else {
             return;
         };
         let built = tokio::time::timeout(CALL_TIMEOUT, factory.build(record, &*self.secrets)).await;
@@ -296,10 +327,11 @@ impl Classes {
     }
 }
 
-/// A price below nothing is a mistake, not a bargain.
+/// A price of nothing, or below it, is a mistake and not a bargain: what it stands for cannot be bought until a price
+/// is known.
 fn sanitize(catalog: &mut Catalog) {
     for offering in catalog.types.iter_mut().flat_map(|one| &mut one.offerings) {
-        if offering.price < joiner_core::money::Money::ZERO {
+        if offering.price <= joiner_core::money::Money::ZERO {
             offering.available = false;
             offering.price = joiner_core::money::Money::ZERO;
         }

@@ -15,11 +15,15 @@ use crate::classes::Classes;
 use crate::clients::Clients;
 use crate::clock::SharedClock;
 use crate::dialect::{Dialect, ObjectRef, Window};
+use crate::disrupt::Past;
 use crate::events::{Events, Severity};
 use crate::health::Health;
+use crate::learn::Learned;
 use crate::lifecycle::queue::Queue;
 use crate::metrics::Metrics;
 use crate::names::Names;
+use crate::pace::Pace;
+use crate::provision::Served;
 use crate::record::{Key, MachineRecord, PoolRecord};
 use crate::tasks::Tasks;
 use crate::view::View;
@@ -42,6 +46,16 @@ pub enum Mode {
     ObserveOnly,
 }
 
+/// Where decisions are made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Thinking {
+    /// On a thread of its own, so that watches and leases are not kept waiting.
+    #[default]
+    Aside,
+    /// Where it is asked for: virtual time stands still meanwhile, and equal runs stay equal.
+    InPlace,
+}
+
 /// How the engine behaves.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -53,7 +67,7 @@ pub struct Settings {
     pub paused: bool,
     /// How long pods are gathered, where it differs from what the dialect says.
     pub window: Option<Window>,
-    /// How often nodes are looked at that might go.
+    /// How often nodes are looked at that might go although nothing has changed; changes are looked at when they come.
     pub disruption_period: Duration,
     /// How often catalogues are read.
     pub catalog_period: Duration,
@@ -63,6 +77,14 @@ pub struct Settings {
     pub notice_period: Duration,
     /// How often drift is looked for.
     pub drift_period: Duration,
+    /// For how long nothing must have happened on a node before it is taken away to save money.
+    pub settle: Duration,
+    /// How long the same decision about the same nodes, pods and prices is not carried out twice.
+    pub cycle_window: Duration,
+    /// How old prices may be that nodes are taken away for.
+    pub price_max_age: Duration,
+    /// How many machines a pool may ask for within a minute.
+    pub launches_per_minute: u32,
     /// How long a replacement may take before the disruption is undone.
     pub replacement_timeout: Duration,
     /// Whether sick nodes are replaced.
@@ -71,6 +93,8 @@ pub struct Settings {
     pub own_node: Option<Name>,
     /// Makes names and nothing else: the same seed gives the same names.
     pub seed: u64,
+    /// Where decisions are made.
+    pub thinking: Thinking,
 }
 
 impl Default for Settings {
@@ -80,15 +104,20 @@ impl Default for Settings {
             mode: Mode::Act,
             paused: false,
             window: None,
-            disruption_period: Duration::from_secs(10),
+            disruption_period: Duration::from_mins(5),
             catalog_period: Duration::from_secs(30),
             garbage_period: Duration::from_mins(1),
             notice_period: Duration::from_secs(5),
             drift_period: Duration::from_mins(5),
+            settle: Duration::from_secs(5),
+            cycle_window: Duration::from_mins(10),
+            price_max_age: Duration::from_hours(1),
+            launches_per_minute: 500,
             replacement_timeout: Duration::from_mins(20),
             repair: true,
             own_node: None,
             seed: 0,
+            thinking: Thinking::Aside,
         }
     }
 }
@@ -109,6 +138,14 @@ pub struct Context {
     pub backoffs: Backoffs,
     /// Whether machines of a pool become nodes.
     pub health: Health,
+    /// How many machines pools have asked for lately.
+    pub pace: Pace,
+    /// What was decided lately.
+    pub past: Past,
+    /// What machines turned out to be.
+    pub learned: Learned,
+    /// Pods that machines were bought for.
+    pub served: Served,
     /// What users are told.
     pub events: Events,
     /// What is counted.
@@ -173,11 +210,34 @@ impl Context {
         }
     }
 
-    /// Says something about a node.
+    /// Events about what belongs to no family: in the name of the first family whose users have pools.
+    pub fn speaker(&self) -> Events {
+        let world = self.view.read();
+        let used = |name: &str| world.pools.iter().any(|pool| pool.key.dialect == name);
+        let source = self
+            .dialects
+            .values()
+            .find(|one| used(one.name()))
+            .map(|one| one.event_source());
+        match source {
+            Some(source) => self.events.by(source),
+            None => self.events.clone(),
+        }
+    }
+
+    /// Events in the name of an object's dialect.
+    pub fn events_for(&self, key: &Key) -> Events {
+        match self.dialect(key) {
+            Some(dialect) => self.events.by(dialect.event_source()),
+            None => self.events.clone(),
+        }
+    }
+
+    /// Says something about the node of a machine.
     pub fn tell_node(
         &self,
+        machine: &MachineRecord,
         name: &str,
-        uid: &str,
         severity: Severity,
         reason: &'static str,
         message: &str,
@@ -187,18 +247,24 @@ impl Context {
             kind: "Node".into(),
             namespace: "".into(),
             name: name.into(),
-            uid: uid.into(),
+            // As kubelets have it: events about nodes are found by name.
+            uid: name.into(),
         };
-        self.events.say(&about, severity, reason, message);
+        self.events_for(&machine.key)
+            .say(&about, severity, reason, message);
     }
 
-    /// Decides on a thread of its own, so that watches and leases are not kept waiting.
+    /// Decides.
     pub async fn decide(
         &self,
         problem: Problem,
         how: fn(&dyn Decide, &Problem) -> Plan,
     ) -> Option<(Problem, Plan)> {
         let decide = self.decide.clone();
+        if self.settings.thinking == Thinking::InPlace {
+            let plan = how(&*decide, &problem);
+            return Some((problem, plan));
+        }
         let work = tokio::task::spawn_blocking(move || {
             let plan = how(&*decide, &problem);
             (problem, plan)

@@ -8,6 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 use joiner_core::name::{Labels, Name};
+use joiner_core::problem::Catalog;
 use joiner_providers::{Provider, ProviderError, Uid};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
@@ -202,6 +203,16 @@ pub trait Dialect: Send + Sync {
         None
     }
 
+    /// Notes something on a pool object, or takes a note off. `None` if this family has no place for notes.
+    async fn annotate_pool(
+        &self,
+        _pool: &PoolRecord,
+        _key: &str,
+        _value: Option<&str>,
+    ) -> Result<Option<PoolRecord>, WriteError> {
+        Ok(None)
+    }
+
     /// Sees to it that the pool object carries what [`Dialect::stamp`] compares with. `None` if it does already.
     async fn stamp_pool(&self, _pool: &PoolRecord) -> Result<Option<PoolRecord>, WriteError> {
         Ok(None)
@@ -255,6 +266,16 @@ pub trait Secrets: Send + Sync {
 pub trait ClassFactory: Send + Sync {
     /// Which classes.
     fn kind(&self) -> ClassKind;
+
+    /// Whether its classes are objects. What only stands for one has no status to write.
+    fn has_objects(&self) -> bool {
+        true
+    }
+
+    /// What the status of a class says beside its conditions.
+    fn status(&self, catalog: &Catalog) -> serde_json::Value {
+        serde_json::json!({"instanceTypes": catalog.types.len()})
+    }
 
     /// A provider for the class. Errors are put on the class's pools as the reason why they do not buy.
     async fn build(

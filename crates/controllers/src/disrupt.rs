@@ -1,65 +1,95 @@
 //! Taking nodes away that work: because they are empty, drifted, too dear or too old.
 //!
+//! ```text
+//! something changed ──► decide ──► did anything change meanwhile? decide again, keep what both say
+//!                                     └─► commands that do not depend on each other, each on its own:
+//!                                            taint ──► look again ──► replacements ──► the old go
+//! ```
+//!
 //! What was decided stands on the machine objects (`joiner.dev/disruption`), so that whoever takes over finishes or
 //! undoes it. Old machines go only when everything that replaces them is in use.
 
+mod begin;
 mod command;
 mod drift;
+mod guard;
+mod past;
+mod progress;
+mod taint;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use joiner_core::name::Name;
-use joiner_core::plan::{Plan, Removal};
-use joiner_core::problem::{DisruptionReason, Problem};
-use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::Api;
-use kube::api::{ListParams, Patch, PatchParams};
+use joiner_core::plan::Plan;
+use joiner_core::problem::Problem;
+use tokio::sync::Notify;
+use tokio::time::Instant;
 use tracing::{info, warn};
 
 pub(crate) use drift::run as run_drift;
+pub(crate) use past::Past;
 
 use crate::clients::WriteError;
 use crate::clock;
 use crate::context::{Context, Decide, Mode};
 use crate::events::Severity;
-use crate::lifecycle::NodeChange;
-use crate::metrics::{Decision, PoolReason};
-use crate::provision::{Purpose, launch};
-use crate::record::{Intent, Key, MachineRecord, MetadataChange, annotations};
-use crate::view::nodes::{NodeRecord, lower_node};
-use crate::view::pods::{DISRUPTED, Owner, PodRecord, Specs, lower_pod};
-use joiner_core::taints::{Effect, Taint};
+use crate::metrics::{Evaluation, Validation, consolidation_type};
+use crate::record::{Intent, Key, MachineRecord};
 
-/// How often disruptions under way are looked at.
+/// How often disruptions under way are looked at, and how soon after a change.
 const PROGRESS: Duration = Duration::from_secs(1);
+const SOON: Duration = Duration::from_millis(250);
+/// What is held back for longer than this is told.
+const FAR: Duration = Duration::from_mins(5);
+/// Deciding takes at most one part in so many of the time: large clusters are looked at less often.
+const SHARE: u32 = 5;
 
-/// Looks for nodes to take away, for ever.
-pub(crate) async fn run(context: Arc<Context>) {
-    let mut next_look = tokio::time::Instant::now() + context.settings.disruption_period;
+/// What nodes that stay have said, by node: what has been said is not said again.
+type Told = BTreeMap<Name, String>;
+
+/// Looks for nodes to take away when something has changed or its time has come, for ever.
+pub(crate) async fn run(context: Arc<Context>, changed: Arc<Notify>) {
+    let mut dirty = true;
+    let mut earliest = Instant::now();
+    let mut due = Instant::now();
+    let mut told = Told::new();
     loop {
-        tokio::time::sleep(PROGRESS).await;
+        tokio::select! {
+            biased;
+            () = changed.notified() => {
+                dirty = true;
+                tokio::time::sleep(SOON).await;
+            }
+            () = tokio::time::sleep(PROGRESS) => {}
+        }
         if !context.may_act() || context.settings.mode == Mode::ObserveOnly {
             continue;
         }
-        command::progress(&context).await;
+        progress::progress(&context).await;
         expire(&context).await;
-        if tokio::time::Instant::now() < next_look || context.settings.paused {
+        let now = Instant::now();
+        let wanted = (dirty && now >= earliest) || now >= due;
+        if !wanted || context.settings.paused {
             continue;
         }
-        let busy = look(&context).await;
-        let wait = if busy {
-            PROGRESS
-        } else {
-            context.settings.disruption_period
-        };
-        next_look = tokio::time::Instant::now() + wait;
+        dirty = false;
+        let looked = look(&context, &mut told).await;
+        let took = now.elapsed();
+        earliest = Instant::now() + (took * SHARE).max(PROGRESS);
+        let soonest = looked.map(|at| clock::until(context.now(), at).max(PROGRESS));
+        let period = context.settings.disruption_period;
+        due = Instant::now() + soonest.map_or(period, |wait| wait.min(period));
     }
 }
 
 /// Machines that are too old go now; what runs on them is provided for as they are drained.
 async fn expire(context: &Context) {
+    if context.settings.paused {
+        return;
+    }
     let now = context.now();
     let old: Vec<Arc<MachineRecord>> = {
         let world = context.view.read();
@@ -77,267 +107,136 @@ async fn expire(context: &Context) {
         };
         world.machines.iter().filter(expired).cloned().collect()
     };
-    if context.settings.paused {
-        return;
-    }
     for machine in old {
         info!(machine = %machine.key, "too old");
         delete(context, &machine, "expired").await;
     }
 }
 
-/// Decides and begins. Says whether anything was begun.
-async fn look(context: &Context) -> bool {
+/// The problem as it stands, and the machines behind its nodes.
+fn snapshot(context: &Context) -> (Problem, BTreeMap<Name, Key>) {
     let now = context.now();
-    let snapshot = {
-        let world = context.view.read();
-        let terms = crate::terms::terms(context, &world, now);
-        world.problem(&terms, now)
-    };
-    if snapshot.machines.is_empty() {
-        return false;
-    }
-    let machines = snapshot.machines;
+    let world = context.view.read();
+    let terms = crate::terms::terms(context, &world, now);
+    let mut snapshot = world.problem(&terms, now);
+    guard::only_canaries(&world, &mut snapshot.problem, &snapshot.machines);
+    (snapshot.problem, snapshot.machines)
+}
+
+async fn decide(context: &Context, problem: Problem) -> Option<(Problem, Plan)> {
+    let started = Instant::now();
     let decided = context
-        .decide(snapshot.problem, |decide: &dyn Decide, problem| {
+        .decide(problem, |decide: &dyn Decide, problem| {
             decide.disrupt(problem)
         })
         .await;
-    let Some((problem, plan)) = decided else {
-        return false;
+    let everything = Evaluation {
+        reason: String::new(),
+        consolidation_type: String::new(),
     };
-    explain(context, &plan, &machines);
-    if plan.removals.is_empty() || !context.may_act() {
-        return false;
-    }
-    let (empty, moved): (Vec<&Removal>, Vec<&Removal>) = plan
-        .removals
-        .iter()
-        .partition(|removal| removal.cause == DisruptionReason::Empty);
-    let mut begun = false;
-    if !empty.is_empty() {
-        begun |= begin(context, &problem, &empty, &Plan::default(), &machines).await;
-    }
-    if !moved.is_empty() {
-        begun |= begin(context, &problem, &moved, &plan, &machines).await;
-    }
-    begun
-}
-
-/// Nodes that stay say why.
-fn explain(context: &Context, plan: &Plan, machines: &BTreeMap<Name, Key>) {
-    for kept in &plan.kept {
-        let machine = {
-            let world = context.view.read();
-            machines
-                .get(&kept.node)
-                .and_then(|key| world.machines.get(key))
-                .cloned()
-        };
-        if let Some(machine) = machine {
-            context.tell_machine(
-                &machine,
-                Severity::Normal,
-                "Unconsolidatable",
-                &kept.reason.to_string(),
-            );
-        }
-    }
-}
-
-/// Begins one disruption: writes down what is meant, keeps new pods away, looks again, buys replacements.
-async fn begin(
-    context: &Context,
-    problem: &Problem,
-    removals: &[&Removal],
-    plan: &Plan,
-    machines: &BTreeMap<Name, Key>,
-) -> bool {
-    let _buying = context.purchasing.lock().await;
-    let now = context.now();
-    let Some(targets) = targets(context, removals, machines) else {
-        return false;
-    };
-    let id = context.names.next("disruption", now);
-    let names: Vec<Name> = plan
-        .launches
-        .iter()
-        .map(|one| context.names.next(&one.pool, now))
-        .collect();
-    for (machine, removal) in &targets {
-        let intent = Intent {
-            id: id.clone(),
-            cause: removal.cause,
-            replacements: names.clone(),
-            since: now,
-        };
-        if let Err(error) = mark(context, machine, &intent).await {
-            warn!(machine = %machine.key, %error, "could not be marked: the disruption is undone");
-            command::undo(context, &id).await;
-            return false;
-        }
-    }
-    for (machine, removal) in &targets {
-        if let Some(why) = command::obstacle(context, machine, removal.cause).await {
-            info!(machine = %machine.key, %why, "the disruption is undone");
-            context.tell_machine(machine, Severity::Normal, "DisruptionBlocked", &why);
-            command::undo(context, &id).await;
-            return false;
-        }
-    }
-    if !plan.launches.is_empty() {
-        let purpose = Purpose {
-            names: &names,
-            replaces: &id,
-        };
-        let cause: &str = removals.first().map_or("", |one| one.cause.into());
-        let reason = match cause {
-            "Drifted" => "drifted",
-            _ => "underutilized",
-        };
-        let made = launch(context, problem, &plan.launches, reason, Some(purpose)).await;
-        if made.len() < plan.launches.len() {
-            warn!(%id, "not all replacements could be asked for: the disruption is undone");
-            command::undo(context, &id).await;
-            return false;
-        }
-    }
-    for (machine, removal) in &targets {
-        info!(
-            machine = %machine.key, node = %removal.node, cause = %removal.cause, reason = %removal.reason,
-            replacements = names.len(), "disruption begun"
-        );
-        if !names.is_empty() {
-            let said = format!("{} takes its place: {}", names.join(", "), removal.reason);
-            context.tell_machine(machine, Severity::Normal, "DisruptionLaunching", &said);
-        }
-        let decision = Decision {
-            decision: if names.is_empty() {
-                "delete"
-            } else {
-                "replace"
-            }
-            .to_owned(),
-            reason: removal.cause.to_string(),
-        };
-        context.metrics.decisions.get_or_create(&decision).inc();
-    }
-    true
-}
-
-/// The machines behind removals, if all of them can still be disrupted.
-fn targets<'a>(
-    context: &Context,
-    removals: &[&'a Removal],
-    machines: &BTreeMap<Name, Key>,
-) -> Option<Vec<(Arc<MachineRecord>, &'a Removal)>> {
-    let world = context.view.read();
-    removals
-        .iter()
-        .map(|removal| {
-            let machine = world.machines.get(machines.get(&removal.node)?)?;
-            let paused = machine
-                .pool
-                .as_ref()
-                .and_then(|pool| world.pool(pool))
-                .is_some_and(|pool| pool.paused);
-            let free = machine.deleting.is_none()
-                && machine.intent().is_none()
-                && machine.initialized()
-                && !paused;
-            free.then(|| (machine.clone(), *removal))
-        })
-        .collect()
-}
-
-/// Writes the intent on the machine object and the taint on its node.
-async fn mark(
-    context: &Context,
-    machine: &MachineRecord,
-    intent: &Intent,
-) -> Result<(), WriteError> {
-    let dialect = context
-        .dialect(&machine.key)
-        .ok_or_else(|| WriteError::Refused("unknown dialect".into()))?;
-    let text =
-        serde_json::to_string(intent).map_err(|error| WriteError::Refused(error.to_string()))?;
-    let change = MetadataChange::annotation(annotations::INTENT, Some(text.into()));
     context
-        .view
-        .note_machine(dialect.patch_machine(machine, &change).await?);
-    let node = machine
-        .status
-        .node
-        .as_ref()
-        .and_then(|name| context.view.read().nodes.get(name).cloned());
-    match node {
-        Some(node) => taint(context, &node, Taintedness::Tainted).await,
-        None => Err(WriteError::Gone("its node is gone".into())),
+        .metrics
+        .evaluation
+        .get_or_create(&everything)
+        .observe(started.elapsed().as_secs_f64());
+    decided
+}
+
+/// Decides and begins. Says when time alone will change something.
+async fn look(context: &Context, told: &mut Told) -> Option<Timestamp> {
+    let (problem, machines) = snapshot(context);
+    if machines.is_empty() {
+        return None;
     }
+    let (problem, plan) = decide(context, problem).await?;
+    explain(context, &plan, &machines, told);
+    let next = plan.kept.iter().filter_map(|kept| kept.until).min();
+    if plan.removals.is_empty() || !context.may_act() {
+        return next;
+    }
+    let Some((problem, plan, machines)) = validate(context, problem, plan, machines).await else {
+        return Some(context.now());
+    };
+    let begun = begin::all(context, &problem, &plan, &machines).await;
+    [next, begun].into_iter().flatten().min()
 }
 
-/// Whether a node keeps new pods away.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Taintedness {
-    /// It does.
-    Tainted,
-    /// It does not.
-    Clean,
-}
-
-/// Puts the disruption taint on a node, or takes it off.
-pub(crate) async fn taint(
+/// Whether a decision still stands. If anything has changed while it was made, it is made again, and only what both
+/// decisions say counts.
+async fn validate(
     context: &Context,
-    node: &NodeRecord,
-    wanted: Taintedness,
-) -> Result<(), WriteError> {
-    let mut change = NodeChange::of(node);
-    match wanted {
-        Taintedness::Tainted => {
-            let taint = Taint {
-                key: DISRUPTED.into(),
-                value: "".into(),
-                effect: Effect::NoSchedule,
-            };
-            change.ensure_taints(node, &[taint], &[]);
-        }
-        Taintedness::Clean => change.ensure_taints(node, &[], &[(DISRUPTED, Effect::NoSchedule)]),
+    decided: Problem,
+    plan: Plan,
+    machines: BTreeMap<Name, Key>,
+) -> Option<(Problem, Plan, BTreeMap<Name, Key>)> {
+    let (mut fresh, present) = snapshot(context);
+    fresh.now = decided.now;
+    if fresh == decided {
+        return Some((decided, plan, machines));
     }
-    if change.is_empty() {
-        return Ok(());
-    }
-    let api: Api<Node> = Api::all(context.clients.writes.clone());
-    let patch = Patch::Merge(change.patch(&[]));
-    match api.patch(&node.name, &PatchParams::default(), &patch).await {
-        Ok(node) => {
-            context.view.note_node(lower_node(node));
-            Ok(())
+    let (fresh, mut again) = decide(context, fresh).await?;
+    for removal in &plan.removals {
+        let stands = |other: &joiner_core::plan::Removal| {
+            other.node == removal.node && other.cause == removal.cause
+        };
+        if again.removals.iter().any(stands) {
+            continue;
         }
-        Err(error) => {
-            if let Ok(Some(current)) = api.get_opt(&node.name).await {
-                context.view.note_node(lower_node(current));
-            }
-            Err(error.into())
+        let kind = consolidation_type(removal.cause, plan.removals.len()).to_owned();
+        let labels = Validation {
+            consolidation_type: kind,
+        };
+        context
+            .metrics
+            .failed_validations
+            .get_or_create(&labels)
+            .inc();
+        let kept = again.kept.iter().find(|kept| kept.node == removal.node);
+        let why = kept.map_or_else(
+            || "the cluster has changed meanwhile".to_owned(),
+            |kept| kept.reason.to_string(),
+        );
+        info!(node = %removal.node, cause = %removal.cause, %why, "stays after a second look");
+        let machine = machine(context, &machines, &removal.node);
+        if let Some(machine) = machine {
+            context.tell_machine(&machine, Severity::Normal, "ConsolidationRejected", &why);
         }
     }
+    again.removals.retain(|removal| {
+        let mut first = plan.removals.iter();
+        first.any(|other| other.node == removal.node && other.cause == removal.cause)
+    });
+    Some((fresh, again, present))
 }
 
-/// Pods on a node, read where they cannot be stale: whoever was bound before the taint is among them.
-pub(crate) async fn live_pods(context: &Context, node: &str) -> Result<Vec<PodRecord>, WriteError> {
-    let api: Api<Pod> = Api::all(context.clients.reads.clone());
-    let parameters = ListParams::default().fields(&format!("spec.nodeName={node}"));
-    let mut specs = Specs::default();
-    let pods = api.list(&parameters).await?;
-    Ok(pods
-        .items
-        .into_iter()
-        .map(|pod| lower_pod(pod, &mut specs))
-        .collect())
+fn machine(
+    context: &Context,
+    machines: &BTreeMap<Name, Key>,
+    node: &Name,
+) -> Option<Arc<MachineRecord>> {
+    let world = context.view.read();
+    world.machines.get(machines.get(node)?).cloned()
 }
 
-/// Whether a pod is work that somebody would miss.
-pub(crate) fn is_work(pod: &PodRecord) -> bool {
-    pod.active() && !matches!(pod.owner, Owner::DaemonSet | Owner::Node)
+/// Nodes that stay say why, once for every reason.
+fn explain(context: &Context, plan: &Plan, machines: &BTreeMap<Name, Key>, told: &mut Told) {
+    told.retain(|node, _| machines.contains_key(node));
+    let far = clock::after(context.now(), FAR);
+    for kept in &plan.kept {
+        // What only waits for its time is no news, unless that is far away.
+        if kept.until.is_some_and(|until| until < far) {
+            continue;
+        }
+        let why = kept.reason.to_string();
+        if told.get(&kept.node) == Some(&why) {
+            continue;
+        }
+        let machine = machine(context, machines, &kept.node);
+        if let Some(machine) = machine.filter(|machine| machine.initialized()) {
+            context.tell_machine(&machine, Severity::Normal, "Unconsolidatable", &why);
+            told.insert(kept.node.clone(), why);
+        }
+    }
 }
 
 /// Asks for a machine object to be deleted; its lifecycle does the rest.
@@ -360,11 +259,7 @@ pub(crate) async fn delete(
             return false;
         }
     }
-    let labels = PoolReason {
-        nodepool: machine.pool.as_deref().unwrap_or_default().to_owned(),
-        reason: reason.to_owned(),
-    };
-    context.metrics.disrupted.get_or_create(&labels).inc();
+    context.metrics.machine_disrupted(machine, reason);
     context.tell_machine(
         machine,
         Severity::Normal,
@@ -380,6 +275,6 @@ pub(crate) async fn delete(
 }
 
 /// Until when a command may take.
-pub(crate) fn deadline(context: &Context, intent: &Intent) -> jiff::Timestamp {
+pub(crate) fn deadline(context: &Context, intent: &Intent) -> Timestamp {
     clock::after(intent.since, context.settings.replacement_timeout)
 }

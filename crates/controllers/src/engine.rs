@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use joiner_core::name::Name;
 use joiner_core::pack;
 use joiner_core::plan::Plan;
 use joiner_core::problem::Problem;
+use joiner_core::resources;
 use prometheus_client::registry::Registry;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
@@ -15,7 +17,7 @@ use tracing::warn;
 use crate::classes::{Classes, ClusterSecrets};
 use crate::clients::Clients;
 use crate::clock::SharedClock;
-use crate::context::{Context, Decide, Settings};
+use crate::context::{Context, Decide, Mode, Settings};
 use crate::dialect::{ClassFactory, Dialect, ObjectRef};
 use crate::events::{Events, Severity};
 use crate::lease::{Elector, LeaseOptions};
@@ -23,9 +25,10 @@ use crate::lifecycle::reconcile;
 use crate::metrics::Metrics;
 use crate::names::Names;
 use crate::provision::{self, Batch};
+use crate::record::{Key, annotations};
 use crate::tasks::Tasks;
 use crate::view::{Touched, View, sources};
-use crate::{buffers, disrupt, gc, interruption, pools, prices, repair};
+use crate::{buffers, disrupt, gc, interruption, pools, prices, repair, selfcheck};
 
 /// How soon after a change of terms a new plan is made.
 const TERMS: Duration = Duration::from_secs(1);
@@ -98,6 +101,10 @@ impl Engine {
                 .collect::<BTreeMap<_, _>>(),
             backoffs: crate::backoff::Backoffs::default(),
             health: crate::health::Health::default(),
+            pace: crate::pace::Pace::default(),
+            past: crate::disrupt::Past::default(),
+            learned: crate::learn::Learned::default(),
+            served: crate::provision::Served::default(),
             purchasing: tokio::sync::Mutex::default(),
             queue: crate::lifecycle::queue::Queue::default(),
             tasks: tasks.clone(),
@@ -160,12 +167,14 @@ fn start_loops(context: &Arc<Context>, touched: mpsc::UnboundedReceiver<Touched>
     let pools = Arc::new(Notify::new());
     let drift = Arc::new(Notify::new());
     let classes = Arc::new(Notify::new());
+    let room = Arc::new(Notify::new());
     let dispatcher = Dispatcher {
         context: context.clone(),
         batch: batch.clone(),
         pools: pools.clone(),
         drift: drift.clone(),
         classes: classes.clone(),
+        room: room.clone(),
     };
     tasks.spawn("dispatch", dispatcher.run(touched));
     macro_rules! supervise {
@@ -177,7 +186,7 @@ fn start_loops(context: &Arc<Context>, touched: mpsc::UnboundedReceiver<Touched>
     }
     supervise!("machines", reconcile::run);
     supervise!("provision", provision::run, batch);
-    supervise!("disrupt", disrupt::run);
+    supervise!("disrupt", disrupt::run, room);
     supervise!("drift", disrupt::run_drift, drift);
     supervise!("pools", pools::run, pools);
     supervise!("classes", run_classes, classes);
@@ -185,6 +194,7 @@ fn start_loops(context: &Arc<Context>, touched: mpsc::UnboundedReceiver<Touched>
     supervise!("notices", interruption::run);
     supervise!("repair", repair::run);
     supervise!("buffers", buffers::run);
+    supervise!("selfcheck", selfcheck::run);
     supervise!("prices", prices::run);
     supervise!("watchdog", watchdog, batch);
 }
@@ -208,14 +218,28 @@ async fn run_classes(context: Arc<Context>, changed: Arc<Notify>) {
                 if !same {
                     context.view.touch_terms();
                 }
+                report_classes(&context).await;
             });
         }
+        report_classes(&context).await;
         tokio::select! {
             biased;
             () = changed.notified() => tokio::time::sleep(Duration::from_millis(100)).await,
             () = tokio::time::sleep(context.settings.catalog_period) => {}
         }
     }
+}
+
+/// Tells classes how they stand.
+async fn report_classes(context: &Context) {
+    if !context.may_act() || context.settings.mode == Mode::ObserveOnly {
+        return;
+    }
+    let records: Vec<_> = context.view.read().classes.iter().cloned().collect();
+    context
+        .classes
+        .report(&context.clients, &records, context.now())
+        .await;
 }
 
 /// Says how it stands, and gets things going when everything is known.
@@ -232,7 +256,10 @@ async fn watchdog(context: Arc<Context>, batch: Arc<Batch>) {
             context.metrics.malformed.set(count(world.unreadable.len()));
         }
         match (synced, unsynced_since) {
-            (true, _) => unsynced_since = None,
+            (true, _) => {
+                unsynced_since = None;
+                context.metrics.unsynced.set(0.0);
+            }
             (false, None) => unsynced_since = Some(Instant::now()),
             (false, Some(since)) if since.elapsed() > Duration::from_secs(30) => {
                 let missing = context.view.read().missing().join(", ");
@@ -240,6 +267,10 @@ async fn watchdog(context: Arc<Context>, batch: Arc<Batch>) {
             }
             (false, Some(_)) => {}
         }
+        if let Some(since) = unsynced_since {
+            context.metrics.unsynced.set(since.elapsed().as_secs_f64());
+        }
+        measure(&context);
         let may = context.may_act();
         if may && !acted {
             batch.again(Duration::ZERO);
@@ -259,6 +290,35 @@ async fn watchdog(context: Arc<Context>, batch: Arc<Batch>) {
     }
 }
 
+/// How full the nodes are.
+#[expect(clippy::cast_precision_loss, reason = "a share is a float")]
+fn measure(context: &Context) {
+    let world = context.view.read();
+    for name in [resources::CPU, resources::MEMORY] {
+        let all: i64 = world
+            .nodes
+            .iter()
+            .map(|node| node.allocatable.get(name))
+            .sum();
+        let bound = world
+            .pods
+            .iter()
+            .filter(|pod| pod.node.is_some() && !pod.terminal);
+        let used: i64 = bound.map(|pod| pod.spec.requests.get(name)).sum();
+        if all > 0 {
+            let labels = crate::metrics::Resource {
+                resource_type: name.to_owned(),
+            };
+            let percent = used as f64 * 100.0 / all as f64;
+            context
+                .metrics
+                .utilization
+                .get_or_create(&labels)
+                .set(percent);
+        }
+    }
+}
+
 /// Passes on what changed to whom it concerns.
 struct Dispatcher {
     context: Arc<Context>,
@@ -266,6 +326,7 @@ struct Dispatcher {
     pools: Arc<Notify>,
     drift: Arc<Notify>,
     classes: Arc<Notify>,
+    room: Arc<Notify>,
 }
 
 impl Dispatcher {
@@ -273,22 +334,16 @@ impl Dispatcher {
         while let Some(one) = touched.recv().await {
             match one {
                 Touched::Machine(key) => {
-                    // Pods of a machine that goes need another place.
-                    let leaving = self
-                        .context
-                        .view
-                        .read()
-                        .machines
-                        .get(&key)
-                        .is_some_and(|one| one.deleting.is_some());
-                    if leaving {
-                        self.batch.again(TERMS);
-                    }
+                    self.machine(&key);
                     self.context.queue.add(key);
+                    self.refill();
                 }
+                Touched::Room => self.refill(),
                 Touched::Node(name) => self.node(&name),
                 Touched::Pending(pod) => self.batch.add(pod),
-                Touched::Pool(_) => {
+                Touched::Pool(id) => {
+                    self.restore(&id);
+                    self.room.notify_one();
                     self.pools.notify_one();
                     self.drift.notify_one();
                     self.batch.again(TERMS);
@@ -311,6 +366,7 @@ impl Dispatcher {
                     self.drift.notify_one();
                 }
                 Touched::Terms => {
+                    self.room.notify_one();
                     self.pools.notify_one();
                     self.batch.again(TERMS);
                 }
@@ -319,13 +375,54 @@ impl Dispatcher {
         }
     }
 
-    /// A node that belongs to no machine yet: one of those that wait for theirs may want it.
-    fn node(&self, _name: &str) {
+    /// Something has come, gone or moved: there may be room to save, or room to make again for a buffer. Pods that find
+    /// such room at once never wait, so nobody else would ask for it.
+    fn refill(&self) {
+        self.room.notify_one();
+        if !self.context.view.read().rooms.is_empty() {
+            self.batch.again(TERMS);
+        }
+    }
+
+    fn machine(&self, key: &Key) {
+        let machine = self.context.view.read().machines.get(key).cloned();
+        let Some(machine) = machine else { return };
+        self.context.served.saw(&machine, self.context.now());
+        // Pods of a machine that goes need another place.
+        if machine.deleting.is_some() {
+            self.batch.again(TERMS);
+        }
+    }
+
+    /// What an earlier process waited for is waited for again.
+    fn restore(&self, id: &str) {
+        let world = self.context.view.read();
+        let Some(pool) = world.pool(id) else { return };
+        let known = pool.annotations.get(annotations::WAITING);
+        let text = known.map_or("[]", AsRef::as_ref);
+        let catalog = pool.class.catalog();
+        self.context
+            .backoffs
+            .restore(&pool.uid, pool.id(), &catalog, text);
+    }
+
+    /// A node that belongs to no machine yet: one of those that wait for theirs may want it. Most nodes say which.
+    fn node(&self, name: &Name) {
         let waiting: Vec<_> = {
             let world = self.context.view.read();
             // That a machine was launched is often written only when its node has joined.
-            let waits = world.machines.iter().filter(|one| !one.registered());
-            waits.map(|one| one.key.clone()).collect()
+            let waits = || world.machines.iter().filter(|one| !one.registered());
+            let node = world.nodes.get(name);
+            let own = waits().find(|one| {
+                node.is_some_and(|node| {
+                    let id = one.status.provider_id.as_ref();
+                    node.name == one.key.name || id == Some(&node.provider_id)
+                })
+            });
+            match own {
+                Some(one) => vec![one.key.clone()],
+                None => waits().map(|one| one.key.clone()).collect(),
+            }
         };
         for key in waiting {
             self.context.queue.add(key);

@@ -13,20 +13,24 @@
 //! the process can die is the end of a step, and the tests die at each of them.
 
 mod drain;
+mod evict;
 mod initialize;
 mod launch;
 mod memory;
 mod nodepatch;
+mod observe;
+mod perform;
 pub mod queue;
 pub mod reconcile;
 mod register;
+mod standing;
 mod terminate;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use joiner_core::name::{Labels, Name};
 use joiner_providers::{LaunchRequest, MachineId, Timeouts};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -159,6 +163,10 @@ pub struct Observed {
     pub pods: Vec<Arc<PodRecord>>,
     /// Volumes that are attached to its node and must not be.
     pub attached: Vec<Name>,
+    /// How long its pool lets a node be quiet before it may go to save money; `None` for never.
+    pub consolidate_after: Option<SignedDuration>,
+    /// When a pod last came to or went from its node, since we look.
+    pub last_pod_event: Option<Timestamp>,
     /// Whether the offer to be tried next keeps the pool within its limits.
     pub within_limits: bool,
     /// What was heard so far; can be lost at any time.

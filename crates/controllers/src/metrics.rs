@@ -1,208 +1,384 @@
-//! Metrics, with Karpenter's names where they mean the same. Label values come from closed sets and pool names.
+//! Metrics, with Karpenter's names, types and labels where they mean the same.
+//!
+//! Label values come from closed sets, pool names, zones and resource names: the number of series grows with pools, never
+//! with pods, nodes or instance types.
+//!
+//! karpenter: pkg/metrics, pkg/controllers/*/metrics.go
 
-use prometheus_client::encoding::EncodeLabelSet;
+mod labels;
+
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use joiner_core::labels as well_known;
+use joiner_core::name::Labels;
+use joiner_core::problem::DisruptionReason;
+use joiner_providers::ProviderError;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
-/// Labels of machines that come and go.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct PoolReason {
-    /// Pool; empty for a machine that stands alone.
-    pub nodepool: String,
-    /// Why.
-    pub reason: String,
+pub use labels::{
+    Build, CloudCall, CloudError, Code, Controller, Created, Decision, Disrupted, Evaluation,
+    Invariant, PoolLabel, PoolReason, PoolResource, PoolZone, Reason, Resource, Terminated,
+    Validation,
+};
+
+use crate::clock;
+use crate::record::MachineRecord;
+
+/// A gauge of fractions.
+pub type Fraction = Gauge<f64, AtomicU64>;
+/// A histogram of seconds per label set.
+type Seconds<L> = Family<L, Histogram, fn() -> Histogram>;
+
+/// Karpenter's durations: five milliseconds to ten minutes.
+fn durations() -> Histogram {
+    Histogram::new(exponential_buckets(0.005, 2.0, 18))
 }
 
-/// A pool.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct PoolLabel {
-    /// Pool.
-    pub nodepool: String,
+/// One second to half an hour.
+fn terminations() -> Histogram {
+    Histogram::new(exponential_buckets(1.0, 2.0, 12))
 }
 
-/// An amount that a pool has.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct PoolResource {
-    /// Pool.
-    pub nodepool: String,
-    /// Resource.
-    pub resource_type: String,
+/// A quarter of an hour to a month.
+fn lifetimes() -> Histogram {
+    Histogram::new(exponential_buckets(900.0, 2.0, 12))
 }
 
-/// A call to a cloud.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct CloudCall {
-    /// What was asked.
-    pub method: String,
-    /// Of whom.
-    pub provider: String,
-    /// What went wrong.
-    pub error: String,
+macro_rules! metrics {
+    ($($(#[doc = $doc:literal])+ $field:ident: $type:ty = $make:expr, $name:literal;)+) => {
+        /// The names of all of them; counters get their `_total` when they are written.
+        pub const NAMES: &[&str] = &[$($name),+];
+
+        /// Everything that is counted.
+        #[derive(Clone, Debug)]
+        pub struct Metrics {
+            $($(#[doc = $doc])+ pub $field: $type,)+
+        }
+
+        impl Metrics {
+            /// Registers everything.
+            pub fn register(registry: &mut Registry) -> Self {
+                let metrics = Metrics { $($field: $make,)+ };
+                $(registry.register($name, concat!($($doc),+).trim(), metrics.$field.clone());)+
+                metrics.start();
+                metrics
+            }
+        }
+    };
 }
 
-/// Something that a loop did.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct Decision {
-    /// `delete` or `replace`.
-    pub decision: String,
-    /// Why.
-    pub reason: String,
-}
-
-/// An outcome.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct Code {
-    /// HTTP status or what stands for it.
-    pub code: String,
-}
-
-/// Everything that is counted.
-#[derive(Clone, Debug)]
-pub struct Metrics {
+metrics! {
+    /// What runs.
+    build: Family<Build, Gauge> = Family::default(), "karpenter_build_info";
     /// Machine objects written.
-    pub created: Family<PoolReason, Counter>,
-    /// Machine objects that we asked to be deleted.
-    pub disrupted: Family<PoolReason, Counter>,
+    created: Family<Created, Counter> = Family::default(), "karpenter_nodeclaims_created";
+    /// Machine objects that were asked to be deleted.
+    disrupted: Family<Disrupted, Counter> = Family::default(), "karpenter_nodeclaims_disrupted";
     /// Machines that are gone for good.
-    pub terminated: Family<PoolLabel, Counter>,
+    terminated: Family<Terminated, Counter> = Family::default(), "karpenter_nodeclaims_terminated";
+    /// From the wish that a machine goes until it is gone.
+    termination: Seconds<PoolLabel> = Family::new_with_constructor(terminations),
+        "karpenter_nodeclaims_termination_duration_seconds";
+    /// Machines that became nodes.
+    nodes_created: Family<PoolZone, Counter> = Family::default(), "karpenter_nodes_created";
+    /// Nodes that are gone.
+    nodes_terminated: Family<PoolZone, Counter> = Family::default(), "karpenter_nodes_terminated";
+    /// Nodes that were emptied.
+    nodes_drained: Family<PoolLabel, Counter> = Family::default(), "karpenter_nodes_drained";
+    /// How old nodes became.
+    lifetime: Seconds<PoolLabel> = Family::new_with_constructor(lifetimes),
+        "karpenter_nodes_lifetime_duration_seconds";
     /// What a pool has.
-    pub usage: Family<PoolResource, Gauge<f64, std::sync::atomic::AtomicU64>>,
+    usage: Family<PoolResource, Fraction> = Family::default(), "karpenter_nodepools_usage";
     /// What a pool may have.
-    pub limit: Family<PoolResource, Gauge<f64, std::sync::atomic::AtomicU64>>,
-    /// What a pool costs.
-    pub cost: Family<PoolLabel, Gauge<f64, std::sync::atomic::AtomicU64>>,
+    limit: Family<PoolResource, Fraction> = Family::default(), "karpenter_nodepools_limit";
+    /// Dollars per hour of a pool.
+    cost: Family<PoolLabel, Fraction> = Family::default(), "karpenter_nodepools_cost_total";
+    /// Nodes of a pool that are away and count against its budgets.
+    consuming: Family<PoolReason, Gauge> = Family::default(),
+        "karpenter_nodepools_nodes_consuming_budgets";
+    /// What pods ask for of what nodes have, in percent.
+    utilization: Family<Resource, Fraction> = Family::default(), "karpenter_cluster_utilization_percent";
     /// How long a plan took.
-    pub scheduling: Histogram,
+    scheduling: Seconds<Controller> = Family::new_with_constructor(durations),
+        "karpenter_scheduler_scheduling_duration_seconds";
     /// Pods without a place after the last plan.
-    pub unschedulable: Gauge,
+    unschedulable: Family<Controller, Gauge> = Family::default(),
+        "karpenter_scheduler_unschedulable_pods_count";
     /// Pods that were left out of the last plan.
-    pub ignored: Gauge,
+    ignored: Gauge = Gauge::default(), "karpenter_scheduler_ignored_pods_count";
     /// Whether the view is complete.
-    pub synced: Gauge,
+    synced: Gauge = Gauge::default(), "karpenter_cluster_state_synced";
+    /// For how long the view has not been complete.
+    unsynced: Fraction = Gauge::default(), "karpenter_cluster_state_unsynced_time_seconds";
     /// Nodes in the view.
-    pub nodes: Gauge,
+    nodes: Gauge = Gauge::default(), "karpenter_cluster_state_node_count";
+    /// How long calls to clouds took.
+    cloud_calls: Seconds<CloudCall> = Family::new_with_constructor(durations),
+        "karpenter_cloudprovider_duration_seconds";
     /// Calls to clouds that failed.
-    pub cloud_errors: Family<CloudCall, Counter>,
+    cloud_errors: Family<CloudError, Counter> = Family::default(), "karpenter_cloudprovider_errors";
     /// Evictions asked for.
-    pub evictions: Family<Code, Counter>,
+    evictions: Family<Code, Counter> = Family::default(), "karpenter_pods_eviction_requests";
+    /// Pods that were asked or made to leave.
+    drained: Family<Reason, Counter> = Family::default(), "karpenter_pods_drained";
     /// Disruptions begun.
-    pub decisions: Family<Decision, Counter>,
+    decisions: Family<Decision, Counter> = Family::default(), "karpenter_voluntary_disruption_decisions";
     /// Disruptions undone.
-    pub rollbacks: Family<Decision, Counter>,
-    /// Machines at clouds that no object asked for, found in all.
-    pub leaked: Counter,
+    rollbacks: Family<Decision, Counter> = Family::default(),
+        "karpenter_voluntary_disruption_queue_failures";
+    /// How long it took to look for nodes that may go.
+    evaluation: Seconds<Evaluation> = Family::new_with_constructor(durations),
+        "karpenter_voluntary_disruption_decision_evaluation_duration_seconds";
+    /// Disruptions that did not stand a second look.
+    failed_validations: Family<Validation, Counter> = Family::default(),
+        "karpenter_voluntary_disruption_failed_validations";
+    /// Machines at clouds that no object asked for.
+    leaked: Counter = Counter::default(), "joiner_leaked_machines";
     /// Objects that cannot be read.
-    pub malformed: Gauge,
+    malformed: Gauge = Gauge::default(), "joiner_malformed_objects";
+    /// Offerings and pools that are left alone for a while.
+    waiting: Family<PoolLabel, Gauge> = Family::default(), "joiner_offerings_waiting";
+    /// Promises that did not hold when they were checked.
+    violations: Family<Invariant, Counter> = Family::default(), "joiner_invariant_violations";
+}
+
+/// The loop that makes plans for pods that wait.
+pub const PROVISIONER: &str = "provisioner";
+
+fn pool_of(machine: &MachineRecord) -> String {
+    machine.pool.as_deref().unwrap_or_default().to_owned()
+}
+
+fn label(labels: &Labels, key: &str) -> String {
+    labels
+        .get(key)
+        .map(|value| value.to_string())
+        .unwrap_or_default()
+}
+
+/// Karpenter's word for how nodes go for a reason.
+pub fn consolidation_type(cause: DisruptionReason, nodes: usize) -> &'static str {
+    match cause {
+        DisruptionReason::Empty => "empty",
+        DisruptionReason::Underutilized if nodes > 1 => "multi",
+        DisruptionReason::Underutilized => "single",
+        _ => "",
+    }
 }
 
 impl Metrics {
-    /// Registers everything.
-    pub fn register(registry: &mut Registry) -> Self {
-        let buckets = || exponential_buckets(0.005, 2.0, 18);
-        let metrics = Metrics {
-            created: Family::default(),
-            disrupted: Family::default(),
-            terminated: Family::default(),
-            usage: Family::default(),
-            limit: Family::default(),
-            cost: Family::default(),
-            scheduling: Histogram::new(buckets()),
-            unschedulable: Gauge::default(),
-            ignored: Gauge::default(),
-            synced: Gauge::default(),
-            nodes: Gauge::default(),
-            cloud_errors: Family::default(),
-            evictions: Family::default(),
-            decisions: Family::default(),
-            rollbacks: Family::default(),
-            leaked: Counter::default(),
-            malformed: Gauge::default(),
+    /// Series that are there from the start, so that a rise from nothing can be seen.
+    fn start(&self) {
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        self.build.get_or_create(&Build { version }).set(1);
+        for kind in ["empty", "single", "multi"] {
+            let consolidation_type = kind.to_owned();
+            let labels = Validation { consolidation_type };
+            drop(self.failed_validations.get_or_create(&labels));
+        }
+        for invariant in crate::selfcheck::INVARIANTS {
+            let invariant = invariant.to_owned();
+            drop(self.violations.get_or_create(&Invariant { invariant }));
+        }
+    }
+
+    /// A machine object was written.
+    pub fn machine_created(&self, pool: &str, reason: &str) {
+        let labels = Created {
+            reason: reason.to_owned(),
+            nodepool: pool.to_owned(),
+            min_values_relaxed: "false".to_owned(),
         };
-        let it = metrics.clone();
-        registry.register(
-            "karpenter_nodeclaims_created",
-            "Machine objects written",
-            it.created,
-        );
-        registry.register(
-            "karpenter_nodeclaims_disrupted",
-            "Machine objects that were asked to be deleted",
-            it.disrupted,
-        );
-        registry.register(
-            "karpenter_nodeclaims_terminated",
-            "Machines that are gone for good",
-            it.terminated,
-        );
-        registry.register("karpenter_nodepools_usage", "What a pool has", it.usage);
-        registry.register(
-            "karpenter_nodepools_limit",
-            "What a pool may have",
-            it.limit,
-        );
-        registry.register(
-            "karpenter_nodepools_cost_total",
-            "Dollars per hour of a pool",
-            it.cost,
-        );
-        registry.register(
-            "karpenter_scheduler_scheduling_duration_seconds",
-            "How long a plan took",
-            it.scheduling,
-        );
-        registry.register(
-            "karpenter_scheduler_unschedulable_pods_count",
-            "Pods without a place",
-            it.unschedulable,
-        );
-        registry.register(
-            "karpenter_scheduler_ignored_pods_count",
-            "Pods left out of the plan",
-            it.ignored,
-        );
-        registry.register(
-            "karpenter_cluster_state_synced",
-            "Whether the view is complete",
-            it.synced,
-        );
-        registry.register(
-            "karpenter_cluster_state_node_count",
-            "Nodes in the view",
-            it.nodes,
-        );
-        registry.register(
-            "karpenter_cloudprovider_errors",
-            "Calls to clouds that failed",
-            it.cloud_errors,
-        );
-        registry.register(
-            "karpenter_pods_eviction_requests",
-            "Evictions asked for",
-            it.evictions,
-        );
-        registry.register(
-            "karpenter_voluntary_disruption_decisions",
-            "Disruptions begun",
-            it.decisions,
-        );
-        registry.register(
-            "karpenter_voluntary_disruption_queue_failures",
-            "Disruptions undone",
-            it.rollbacks,
-        );
-        registry.register(
-            "joiner_leaked_machines",
-            "Machines at clouds that no object asked for",
-            it.leaked,
-        );
-        registry.register(
-            "joiner_malformed_objects",
-            "Objects that cannot be read",
-            it.malformed,
-        );
-        metrics
+        self.created.get_or_create(&labels).inc();
+    }
+
+    /// A machine object was asked to be deleted.
+    pub fn machine_disrupted(&self, machine: &MachineRecord, reason: &str) {
+        let labels = Disrupted {
+            reason: reason.to_owned(),
+            nodepool: pool_of(machine),
+            capacity_type: label(&machine.labels, well_known::CAPACITY_TYPE),
+        };
+        self.disrupted.get_or_create(&labels).inc();
+    }
+
+    /// A machine came into use.
+    pub fn node_ready(&self, machine: &MachineRecord) {
+        self.nodes_created.get_or_create(&pool_zone(machine)).inc();
+    }
+
+    /// A machine is gone for good.
+    pub fn machine_gone(&self, machine: &MachineRecord, now: Timestamp) {
+        let labels = Terminated {
+            nodepool: pool_of(machine),
+            capacity_type: label(&machine.labels, well_known::CAPACITY_TYPE),
+            zone: label(&machine.labels, well_known::ZONE),
+        };
+        self.terminated.get_or_create(&labels).inc();
+        let pool = PoolLabel {
+            nodepool: pool_of(machine),
+        };
+        if let Some(since) = machine.deleting {
+            let took = clock::since(now, since).as_secs_f64();
+            self.termination.get_or_create(&pool).observe(took);
+        }
+        if machine.initialized() {
+            let age = clock::since(now, machine.created).as_secs_f64();
+            self.lifetime.get_or_create(&pool).observe(age);
+            self.nodes_drained.get_or_create(&pool).inc();
+            self.nodes_terminated
+                .get_or_create(&pool_zone(machine))
+                .inc();
+        }
+    }
+
+    /// A cloud was called.
+    pub fn cloud_call(
+        &self,
+        method: &str,
+        provider: &str,
+        took: Duration,
+        error: Option<&ProviderError>,
+    ) {
+        let labels = CloudCall {
+            controller: "nodeclaim.lifecycle".to_owned(),
+            method: method.to_owned(),
+            provider: provider.to_owned(),
+        };
+        self.cloud_calls
+            .get_or_create(&labels)
+            .observe(took.as_secs_f64());
+        let Some(error) = error else { return };
+        let labels = CloudError {
+            controller: labels.controller,
+            method: labels.method,
+            provider: labels.provider,
+            error: error.kind().to_owned(),
+        };
+        self.cloud_errors.get_or_create(&labels).inc();
+    }
+
+    /// An eviction was answered.
+    pub fn eviction(&self, code: &str) {
+        let code = code.to_owned();
+        self.evictions.get_or_create(&Code { code }).inc();
+    }
+
+    /// A pod has to leave.
+    pub fn pod_drained(&self, reason: &str) {
+        let reason = reason.to_owned();
+        self.drained.get_or_create(&Reason { reason }).inc();
+    }
+
+    /// A plan was made.
+    pub fn planned(&self, took: Duration) {
+        self.scheduling
+            .get_or_create(&Controller::provisioner())
+            .observe(took.as_secs_f64());
+    }
+
+    /// So many pods have no place.
+    pub fn unplaced(&self, pods: usize) {
+        self.unschedulable
+            .get_or_create(&Controller::provisioner())
+            .set(i64::try_from(pods).unwrap_or(i64::MAX));
+    }
+
+    /// A promise did not hold.
+    pub fn violation(&self, invariant: &str) {
+        let invariant = invariant.to_owned();
+        self.violations
+            .get_or_create(&Invariant { invariant })
+            .inc();
+    }
+
+    /// Forgets a pool that is gone, so that series do not pile up.
+    pub fn forget_pool(&self, pool: &str, resources: impl Iterator<Item = String>) {
+        let nodepool = || pool.to_owned();
+        for resource_type in resources {
+            let labels = PoolResource {
+                nodepool: nodepool(),
+                resource_type,
+            };
+            self.usage.remove(&labels);
+            self.limit.remove(&labels);
+        }
+        let labels = PoolLabel {
+            nodepool: nodepool(),
+        };
+        self.cost.remove(&labels);
+        self.waiting.remove(&labels);
+    }
+}
+
+fn pool_zone(machine: &MachineRecord) -> PoolZone {
+    PoolZone {
+        nodepool: pool_of(machine),
+        zone: label(&machine.labels, well_known::ZONE),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_metric_is_in_the_reference_under_its_name() {
+        let mut registry = Registry::default();
+        Metrics::register(&mut registry);
+        let reference = include_str!("../../../docs/reference/metrics.md");
+        let missing: Vec<&str> = NAMES
+            .iter()
+            .copied()
+            .filter(|name| {
+                let (plain, total) = (format!("`{name}`"), format!("`{name}_total`"));
+                !reference.contains(&plain) && !reference.contains(&total)
+            })
+            .collect();
+        assert_eq!(missing, [""; 0]);
+        let own = NAMES.iter().filter(|name| name.starts_with("joiner_"));
+        let karpenters = NAMES.iter().filter(|name| name.starts_with("karpenter_"));
+        assert_eq!((own.count(), karpenters.count()), (4, 28));
+    }
+
+    #[test]
+    fn series_do_not_grow_with_machines() {
+        let mut registry = Registry::default();
+        let metrics = Metrics::register(&mut registry);
+        let lines = || {
+            let mut text = String::new();
+            prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+            text.lines().count()
+        };
+        let call = || {
+            metrics.machine_created("pool", "provisioned");
+            metrics.cloud_call("Create", "sim", Duration::from_secs(1), None);
+            metrics.eviction("200");
+            metrics.pod_drained("Empty");
+            metrics.planned(Duration::from_secs(1));
+            metrics.unplaced(3);
+        };
+        call();
+        let before = lines();
+        for _ in 0..100 {
+            call();
+        }
+        assert_eq!(lines(), before);
+    }
+
+    #[test]
+    fn the_words_for_how_nodes_go_are_karpenters() {
+        use DisruptionReason::{Drifted, Empty, Underutilized};
+        assert_eq!(consolidation_type(Empty, 5), "empty");
+        assert_eq!(consolidation_type(Underutilized, 1), "single");
+        assert_eq!(consolidation_type(Underutilized, 2), "multi");
+        assert_eq!(consolidation_type(Drifted, 1), "");
     }
 }

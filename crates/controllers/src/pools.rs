@@ -4,14 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use joiner_core::money::Money;
 use tokio::sync::Notify;
 use tracing::warn;
 
 use crate::context::{Context, Mode};
+use crate::dialect::Dialect;
 use crate::events::Severity;
 use crate::limits;
-use crate::metrics::{PoolLabel, PoolResource};
-use crate::record::{Condition, PoolRecord, PoolStatus, Truth, kinds};
+use crate::metrics::{PoolLabel, PoolReason, PoolResource};
+use crate::record::{Condition, PoolRecord, PoolStatus, Truth, annotations, kinds};
+use crate::view::World;
 
 /// How soon a change shows, and how often everything is looked at.
 const SOON: Duration = Duration::from_secs(1);
@@ -38,20 +41,68 @@ async fn look(context: &Context) {
     context
         .health
         .retain(|known| pools.iter().any(|pool| pool.id() == known));
+    context
+        .pace
+        .retain(|known| pools.iter().any(|pool| pool.id() == known));
+    context.backoffs.retain(
+        |known| pools.iter().any(|pool| pool.id() == known),
+        |uid| pools.iter().any(|pool| pool.uid == *uid),
+    );
     for pool in pools {
+        let known = pool.status.conditions.get(kinds::NODE_REGISTRATION_HEALTHY);
+        context.health.align(pool.id(), pool.generation, known);
         let status = status(context, &pool, context.now());
         tell(context, &pool, &status);
         measure(context, &pool, &status);
-        if status == pool.status || context.settings.mode == Mode::ObserveOnly {
+        if context.settings.mode == Mode::ObserveOnly {
             continue;
         }
         let Some(dialect) = context.dialect(&pool.key) else {
             continue;
         };
-        match dialect.write_pool_status(&pool, &status).await {
-            Ok(written) => context.view.note_pool(written),
-            Err(error) => warn!(pool = %pool.id(), %error, "its status was not written"),
+        if status != pool.status {
+            match dialect.write_pool_status(&pool, &status).await {
+                Ok(written) => context.view.note_pool(written),
+                Err(error) => warn!(pool = %pool.id(), %error, "its status was not written"),
+            }
         }
+        note_waits(context, &pool, &**dialect).await;
+    }
+    crate::overlays::report(context).await;
+    forget(context);
+}
+
+/// What was learned about types that nobody sells any more is of no use.
+fn forget(context: &Context) {
+    let slots = context.classes.slots();
+    context.learned.retain(|catalog, kind| {
+        let mut sold = slots.iter().filter(|slot| slot.key.catalog() == *catalog);
+        sold.any(|slot| {
+            let catalog = slot.catalog();
+            catalog.is_none_or(|one| one.types.iter().any(|one| one.name == *kind))
+        })
+    });
+}
+
+/// Keeps on the pool what it waits for, so that a restart does not forget it.
+async fn note_waits(context: &Context, pool: &PoolRecord, dialect: &dyn Dialect) {
+    let notes = context
+        .backoffs
+        .notes(pool.id(), &pool.class.catalog(), context.now());
+    let text = (!notes.is_empty())
+        .then(|| serde_json::to_string(&notes).ok())
+        .flatten();
+    let known = pool.annotations.get(annotations::WAITING);
+    if text.as_deref() == known.map(AsRef::as_ref) {
+        return;
+    }
+    match dialect
+        .annotate_pool(pool, annotations::WAITING, text.as_deref())
+        .await
+    {
+        Ok(Some(written)) => context.view.note_pool(written),
+        Ok(None) => {}
+        Err(error) => warn!(pool = %pool.id(), %error, "what it waits for was not written"),
     }
 }
 
@@ -87,32 +138,7 @@ fn tell(context: &Context, pool: &PoolRecord, status: &PoolStatus) {
 
 fn status(context: &Context, pool: &PoolRecord, now: Timestamp) -> PoolStatus {
     let world = context.view.read();
-    let class = world.classes.get(&pool.class);
-    let usage = {
-        let mut usage = limits::Usage::default();
-        let alive = world
-            .machines
-            .iter()
-            .filter(|one| one.pool.as_ref() == Some(pool.id()) && one.deleting.is_none());
-        alive.for_each(|machine| usage.add(machine.capacity(), joiner_core::money::Money::ZERO));
-        usage
-    };
-    let mut status = pool.status.clone();
-    status.nodes = usage.nodes;
-    status.resources = usage.resources;
-    // karpenter: these are always listed, be it with zero.
-    for name in ["cpu", "memory", "pods", "ephemeral-storage"] {
-        if !status.resources.contains(name) {
-            status.resources.set(name, 0);
-        }
-    }
-    let keeps = context
-        .dialect(&pool.key)
-        .is_some_and(|one| one.keeps_prices());
-    status.cost = keeps.then(|| limits::usage(&world, pool.id(), None).cost.to_micros());
-    status.class_generation = class
-        .map(|class| class.generation)
-        .or(status.class_generation);
+    let mut status = held(context, &world, pool);
     let mut set = |kind: &str, truth: Truth, reason: &str, message: String| {
         status.conditions.ensure(Condition {
             kind: kind.into(),
@@ -123,85 +149,100 @@ fn status(context: &Context, pool: &PoolRecord, now: Timestamp) -> PoolStatus {
             generation: pool.generation,
         });
     };
-    let namesake = world.namesake(pool).map(|other| {
-        format!(
-            "{} {} has the same name and was there first: rename one of the two",
-            other.key.dialect, other.key
-        )
-    });
-    match pool.invalid.as_ref().or(namesake.as_ref()) {
-        None => set(
-            kinds::VALIDATION_SUCCEEDED,
-            Truth::True,
-            kinds::VALIDATION_SUCCEEDED,
-            String::new(),
-        ),
-        Some(said) => set(
-            kinds::VALIDATION_SUCCEEDED,
-            Truth::False,
-            "NodePoolValidationFailed",
-            said.clone(),
-        ),
-    }
-    match context
-        .classes
-        .unusable(&pool.class, class.map(AsRef::as_ref))
-    {
-        None => set(
-            kinds::NODE_CLASS_READY,
-            Truth::True,
-            kinds::NODE_CLASS_READY,
-            String::new(),
-        ),
+    validation(&world, pool, &mut set);
+    let class = world.classes.get(&pool.class).map(AsRef::as_ref);
+    match context.classes.unusable(&pool.class, class) {
+        None => good(kinds::NODE_CLASS_READY, &mut set),
         Some((reason @ "NodeClassReadinessUnknown", said)) => {
             set(kinds::NODE_CLASS_READY, Truth::Unknown, reason, said);
         }
         Some((reason, said)) => set(kinds::NODE_CLASS_READY, Truth::False, reason, said),
     }
-    match context.health.of(pool.id()) {
-        Some(Ok(())) => set(
-            kinds::NODE_REGISTRATION_HEALTHY,
-            Truth::True,
-            kinds::NODE_REGISTRATION_HEALTHY,
-            String::new(),
-        ),
-        Some(Err(said)) => set(
-            kinds::NODE_REGISTRATION_HEALTHY,
-            Truth::False,
-            "RegistrationFailed",
-            said,
-        ),
-        None if pool
-            .status
-            .conditions
-            .get(kinds::NODE_REGISTRATION_HEALTHY)
-            .is_none() =>
-        {
-            set(
-                kinds::NODE_REGISTRATION_HEALTHY,
-                Truth::Unknown,
-                "AwaitingReconciliation",
-                String::new(),
-            );
-        }
-        None => {}
-    }
+    registration(context, pool, &mut set);
     capacity(context, pool, now, &mut set);
-    let known = pool.status.conditions.get(kinds::CATALOG_CURRENT).is_some();
+    let known = pool.status.conditions.get(kinds::CATALOG_CURRENT);
     match context.classes.concern(&pool.class) {
         Some(said) => set(kinds::CATALOG_CURRENT, Truth::False, "Stale", said),
-        None if known => set(
-            kinds::CATALOG_CURRENT,
-            Truth::True,
-            kinds::CATALOG_CURRENT,
-            String::new(),
-        ),
+        None if known.is_some() => good(kinds::CATALOG_CURRENT, &mut set),
         None => {}
     }
     status.conditions.ensure_ready(&PARTS, pool.generation, now);
     match context.dialect(&pool.key) {
         Some(dialect) => dialect.shown(status),
         None => status,
+    }
+}
+
+/// All is well in this respect.
+fn good(kind: &str, set: &mut impl FnMut(&str, Truth, &str, String)) {
+    set(kind, Truth::True, kind, String::new());
+}
+
+/// What the pool has.
+fn held(context: &Context, world: &World, pool: &PoolRecord) -> PoolStatus {
+    let mut usage = limits::Usage::default();
+    let alive = world
+        .machines
+        .iter()
+        .filter(|one| one.pool.as_ref() == Some(pool.id()) && one.deleting.is_none());
+    alive.for_each(|machine| usage.add(machine.capacity(), Money::ZERO));
+    let mut status = pool.status.clone();
+    status.nodes = usage.nodes;
+    status.resources = usage.resources;
+    // karpenter: these are always listed, be it with zero.
+    for name in ["cpu", "memory", "pods", "ephemeral-storage"] {
+        if !status.resources.contains(name) {
+            status.resources.set(name, 0);
+        }
+    }
+    let dialect = context.dialect(&pool.key);
+    let keeps = dialect.is_some_and(|one| one.keeps_prices());
+    status.cost = keeps.then(|| limits::usage(world, pool.id(), None).cost.to_micros());
+    let class = world.classes.get(&pool.class);
+    status.class_generation = class
+        .map(|class| class.generation)
+        .or(status.class_generation);
+    status
+}
+
+fn validation(world: &World, pool: &PoolRecord, set: &mut impl FnMut(&str, Truth, &str, String)) {
+    let namesake = world.namesake(pool).map(|other| {
+        format!(
+            "{} {} has the same name and was there first: rename one of the two",
+            other.key.dialect, other.key
+        )
+    });
+    match pool.invalid.clone().or(namesake) {
+        None => good(kinds::VALIDATION_SUCCEEDED, set),
+        Some(said) => set(
+            kinds::VALIDATION_SUCCEEDED,
+            Truth::False,
+            "NodePoolValidationFailed",
+            said,
+        ),
+    }
+}
+
+fn registration(
+    context: &Context,
+    pool: &PoolRecord,
+    set: &mut impl FnMut(&str, Truth, &str, String),
+) {
+    let kind = kinds::NODE_REGISTRATION_HEALTHY;
+    let known = pool.status.conditions.get(kind);
+    match context.health.of(pool.id()) {
+        Some(Ok(())) => good(kind, set),
+        Some(Err(said)) => set(kind, Truth::False, "RegistrationFailed", said),
+        // What was known is about another template.
+        None if known.is_none_or(|known| known.generation != pool.generation) => {
+            set(
+                kind,
+                Truth::Unknown,
+                "AwaitingReconciliation",
+                String::new(),
+            );
+        }
+        None => {}
     }
 }
 
@@ -285,11 +326,42 @@ fn measure(context: &Context, pool: &PoolRecord, status: &PoolStatus) {
             .get_or_create(&label(name))
             .set(scale(name, amount));
     }
-    let cost = limits::usage(&context.view.read(), pool.id(), None).cost;
+    let world = context.view.read();
+    let cost = limits::usage(&world, pool.id(), None).cost;
     let nodepool = pool.id().to_string();
+    let waits = context
+        .backoffs
+        .notes(pool.id(), &pool.class.catalog(), context.now());
+    let label = PoolLabel {
+        nodepool: nodepool.clone(),
+    };
+    let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
     context
         .metrics
         .cost
-        .get_or_create(&PoolLabel { nodepool })
+        .get_or_create(&label)
         .set(cost.dollars());
+    context
+        .metrics
+        .waiting
+        .get_or_create(&label)
+        .set(count(waits.len()));
+    let away = world.machines.iter().filter(|one| {
+        let node = one
+            .status
+            .node
+            .as_ref()
+            .and_then(|name| world.nodes.get(name));
+        let gone = one.deleting.is_some() || node.is_none_or(|node| !node.ready());
+        one.pool.as_ref() == Some(pool.id()) && one.initialized() && gone
+    });
+    let labels = PoolReason {
+        nodepool,
+        reason: String::new(),
+    };
+    context
+        .metrics
+        .consuming
+        .get_or_create(&labels)
+        .set(count(away.count()));
 }

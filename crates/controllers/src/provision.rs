@@ -3,6 +3,7 @@
 mod batch;
 mod offers;
 mod reasons;
+mod served;
 mod statics;
 
 use std::collections::BTreeMap;
@@ -19,12 +20,13 @@ use tracing::{info, warn};
 
 pub(crate) use batch::Batch;
 pub(crate) use offers::{choose, offers};
+pub(crate) use served::Served;
 
 use crate::clients::WriteError;
 use crate::clock;
 use crate::context::{Context, Decide, Mode};
+use crate::events::Severity;
 use crate::limits;
-use crate::metrics::PoolReason;
 use crate::record::{MachineRecord, NewMachine, PoolRecord};
 use crate::view::problem::Snapshot;
 
@@ -58,12 +60,16 @@ enum Outcome {
 }
 
 fn window(context: &Context) -> crate::dialect::Window {
+    // A family whose users have no pools has no say; of the others the most impatient one.
     let shortest = || {
+        let world = context.view.read();
+        let used = |name: &str| world.pools.iter().any(|pool| pool.key.dialect == name);
         context
             .dialects
             .values()
+            .filter(|one| used(one.name()))
             .map(|one| one.window())
-            .min_by_key(|one| one.max)
+            .min_by_key(|one| (one.idle, one.max))
     };
     context
         .settings
@@ -78,6 +84,7 @@ async fn round(context: &Context) -> Outcome {
     let started = Instant::now();
     let _buying = context.purchasing.lock().await;
     let now = context.now();
+    hold_what_does_not_help(context, now);
     let snapshot = {
         let world = context.view.read();
         let terms = crate::terms::terms(context, &world, now);
@@ -94,7 +101,7 @@ async fn round(context: &Context) -> Outcome {
         .iter()
         .any(|node| node.deleting && !node.pods.is_empty());
     if snapshot.problem.pods.is_empty() && !moving {
-        context.metrics.unschedulable.set(0);
+        context.metrics.unplaced(0);
         return statics;
     }
     let Snapshot {
@@ -111,10 +118,7 @@ async fn round(context: &Context) -> Outcome {
     else {
         return Outcome::Unfinished;
     };
-    context
-        .metrics
-        .scheduling
-        .observe(started.elapsed().as_secs_f64());
+    context.metrics.planned(started.elapsed());
     let made = if context.settings.mode == Mode::ObserveOnly {
         info!(
             launches = plan.launches.len(),
@@ -125,12 +129,58 @@ async fn round(context: &Context) -> Outcome {
     } else {
         launch(context, &problem, &plan.launches, "provisioned", None).await
     };
+    remember(context, &plan, &pending, &made);
     tell(context, &problem, &plan, &pending, &made, &machines);
+    crate::buffers::judge(context, &problem, &plan).await;
     let complete = made.len() == plan.launches.len() && plan.unplaced.is_empty();
     if complete {
         statics
     } else {
         Outcome::Unfinished
+    }
+}
+
+/// A pool whose machines do not help the pods that they were bought for waits before it buys more of them.
+fn hold_what_does_not_help(context: &Context, now: jiff::Timestamp) {
+    let world = context.view.read();
+    let waiting = world.pods.iter().filter(|pod| pod.provisionable());
+    let waiting = waiting.map(|pod| pod.uid.clone()).collect();
+    for miss in context.served.misses(&waiting, now) {
+        let Some(times) = miss.machines.checked_sub(served::PATIENCE) else {
+            continue;
+        };
+        let pod = world.pods.iter().find(|pod| pod.uid == miss.pod);
+        let name = pod.map(|pod| pod.key.to_string()).unwrap_or_default();
+        let because = format!(
+            "pod {name} still waits although {} machines were bought for it and are in use: their nodes are not what \
+             the pool and its node class promise",
+            miss.machines
+        );
+        let subject = crate::backoff::Subject::Pool(miss.pool.clone());
+        let times = u32::try_from(times).unwrap_or(u32::MAX);
+        let until = context.backoffs.hold(subject, &because, now, times);
+        warn!(pool = %miss.pool, %because, next_try = %until, "a pool does not help its pods");
+    }
+}
+
+/// Remembers which pods machines were bought for.
+fn remember(
+    context: &Context,
+    plan: &Plan,
+    pending: &[Option<crate::view::pods::PodKey>],
+    made: &BTreeMap<usize, MachineRecord>,
+) {
+    let world = context.view.read();
+    for (position, machine) in made {
+        let Some(launch) = plan.launches.get(*position) else {
+            continue;
+        };
+        let pods = launch.pods.iter();
+        let uids = pods
+            .filter_map(|pod| reasons::pod_key(pod, pending))
+            .filter_map(|key| world.pods.get(&key).map(|pod| pod.uid.clone()))
+            .collect();
+        context.served.sold(&machine.key, &launch.pool, uids);
     }
 }
 
@@ -159,10 +209,7 @@ fn tell(
     reasons::nominations(context, plan, pending, made, machines);
     reasons::unplaced(context, plan, pending);
     let unplaced: usize = plan.unplaced.iter().map(|one| one.pods.len()).sum();
-    context
-        .metrics
-        .unschedulable
-        .set(i64::try_from(unplaced).unwrap_or(i64::MAX));
+    context.metrics.unplaced(unplaced);
     if !made.is_empty() || unplaced > 0 {
         info!(
             pods = problem.pods.iter().map(|pod: &Pod| pod.count).sum::<u32>(),
@@ -207,6 +254,15 @@ pub(crate) async fn launch(
             next.add(&launch.capacity, launch.purchase.price);
             if let Some(limit) = next.exceeds(&pool.pool.limits) {
                 warn!(pool = %pool.id(), %limit, "not launched: the pool's limit is reached");
+                continue;
+            }
+            let most = context.settings.launches_per_minute;
+            if let Err(until) = context.pace.take(&world, pool.id(), most, context.now()) {
+                let message = format!(
+                    "asked for {most} machines within a minute, which is as many as it may: goes on at {until}"
+                );
+                warn!(pool = %pool.id(), %message, "not launched");
+                context.tell_pool(pool, Severity::Warning, "LaunchesPaced", &message);
                 continue;
             }
             *used = next;
@@ -276,11 +332,7 @@ async fn write(
                     reason,
                     "machine asked for"
                 );
-                let labels = PoolReason {
-                    nodepool: machine.pool.id().to_string(),
-                    reason: reason.to_owned(),
-                };
-                context.metrics.created.get_or_create(&labels).inc();
+                context.metrics.machine_created(machine.pool.id(), reason);
                 context.view.note_machine(record.clone());
                 return Some(record);
             }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use joiner_core::name::Name;
 use tracing::{info, warn};
 
@@ -19,16 +20,23 @@ use crate::record::{MachineRecord, MetadataChange, annotations};
 const PERIOD: Duration = Duration::from_secs(30);
 /// What share of a pool may be sick, in percent, rounded up.
 const PLAUSIBLE: usize = 20;
+/// Within this time no more nodes of a pool are replaced than may be sick at once: what does not help is not done all
+/// over the pool.
+const WINDOW: Duration = Duration::from_mins(10);
+
+/// When nodes were replaced lately, by pool.
+type Lately = BTreeMap<Option<Name>, Vec<Timestamp>>;
 
 /// Looks after sick nodes for ever.
 pub(crate) async fn run(context: Arc<Context>) {
+    let mut lately = Lately::new();
     loop {
         tokio::time::sleep(PERIOD).await;
         let active = context.settings.repair
             && context.settings.mode == Mode::Act
             && !context.settings.paused;
         if active && context.may_act() {
-            look(&context).await;
+            look(&context, &mut lately).await;
         }
     }
 }
@@ -84,8 +92,20 @@ fn wards(context: &Context) -> BTreeMap<Option<Name>, Ward> {
     wards
 }
 
-async fn look(context: &Context) {
-    for (pool, ward) in wards(context) {
+/// Whether one more may be replaced now; if so it counts.
+fn within_cap(recent: &mut Vec<Timestamp>, tolerated: usize, now: Timestamp) -> bool {
+    recent.retain(|at| clock::since(now, *at) < WINDOW);
+    let free = recent.len() < tolerated.max(1);
+    if free {
+        recent.push(now);
+    }
+    free
+}
+
+async fn look(context: &Context, lately: &mut Lately) {
+    let wards = wards(context);
+    lately.retain(|pool, _| wards.contains_key(pool));
+    for (pool, ward) in wards {
         let tolerated = (ward.all * PLAUSIBLE).div_ceil(100);
         if ward.sick > tolerated && !ward.overdue.is_empty() {
             let pool = pool.as_deref().unwrap_or_default();
@@ -105,8 +125,17 @@ async fn look(context: &Context) {
             continue;
         }
         // One at a time: a replacement that gets well again shows that replacing helps.
+        let recent = lately.entry(pool).or_default();
         if let Some((machine, why)) = ward.overdue.first() {
-            replace(context, machine, why).await;
+            if within_cap(recent, tolerated, context.now()) {
+                replace(context, machine, why).await;
+            } else {
+                let message = format!(
+                    "{} nodes were replaced within ten minutes: it waits",
+                    recent.len()
+                );
+                context.tell_machine(machine, Severity::Warning, "NodeRepairBlocked", &message);
+            }
         }
     }
 }
@@ -125,5 +154,21 @@ async fn replace(context: &Context, machine: &MachineRecord, why: &str) {
             delete(context, &written, "unhealthy").await;
         }
         Err(error) => warn!(machine = %machine.key, %error, "could not be replaced yet"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_are_replaced_in_ten_minutes_than_may_be_sick_at_once() {
+        let at = |minute: i64| Timestamp::from_second(minute * 60).unwrap();
+        let mut recent = Vec::new();
+        assert!(within_cap(&mut recent, 2, at(0)));
+        assert!(within_cap(&mut recent, 2, at(1)));
+        assert!(!within_cap(&mut recent, 2, at(9)));
+        assert!(within_cap(&mut recent, 2, at(10)));
+        assert!(within_cap(&mut Vec::new(), 0, at(0)), "one may always go");
     }
 }

@@ -25,9 +25,8 @@ pub(crate) fn terms(context: &Context, world: &World, now: Timestamp) -> Terms {
         buffers: crate::buffers::room(world),
         ..Terms::default()
     };
-    let mut overlays: Vec<&Arc<OverlayRecord>> = world.overlays.iter().collect();
-    // karpenter: the heaviest wins, then the later name.
-    overlays.sort_by_key(|one| std::cmp::Reverse((one.weight, one.key.name.clone())));
+    context.learned.look(world);
+    let overlays = crate::overlays::accepted(context, world);
     for pool in world.pools.iter() {
         if let Some(reason) = closed(context, world, pool, now) {
             terms.closed.insert(pool.id().clone(), reason);
@@ -42,6 +41,7 @@ pub(crate) fn terms(context: &Context, world: &World, now: Timestamp) -> Terms {
         };
         let mut catalog = (*catalog).clone();
         context.backoffs.close_offerings(&mut catalog, now);
+        context.learned.correct(&base, &mut catalog);
         if overlays.is_empty() && pool.max_price.is_none() {
             terms
                 .catalogs
@@ -131,7 +131,11 @@ fn overlay(catalog: &mut Catalog, pool: &PoolRecord, overlays: &[&Arc<OverlayRec
     }
 }
 
-fn offering_labels(shape: &InstanceType, offering: &Offering, pool: &PoolRecord) -> Labels {
+pub(crate) fn offering_labels(
+    shape: &InstanceType,
+    offering: &Offering,
+    pool: &PoolRecord,
+) -> Labels {
     let capacity_type: &str = offering.capacity_type.into();
     let mut all = pool.pool.labels.clone();
     all.extend(shape.labels.clone());

@@ -37,6 +37,8 @@ pub enum Touched {
     Node(Name),
     /// A pod that waits for a node.
     Pending(PodKey),
+    /// What pods take of a node that is no machine of ours.
+    Room,
     /// A pool.
     Pool(Name),
     /// Which machines a pool has.
@@ -110,23 +112,23 @@ impl View {
 
     /// Takes in a machine object that we wrote, or read where it cannot be stale.
     pub fn note_machine(&self, machine: MachineRecord) {
-        self.write(|world, now| world.take_machine(Event::Changed(machine), now));
+        self.write(|world, now| world.take_machine(Event::Changed(machine), "", now));
     }
 
     /// A machine object is known to be gone.
     pub fn forget_machine(&self, machine: &MachineRecord) {
         let machine = machine.clone();
-        self.write(|world, now| world.take_machine(Event::Gone(machine), now));
+        self.write(|world, now| world.take_machine(Event::Gone(machine), "", now));
     }
 
     /// Takes in a pool object that we wrote.
     pub fn note_pool(&self, pool: PoolRecord) {
-        self.write(|world, now| world.take_pool(Event::Changed(pool), now));
+        self.write(|world, now| world.take_pool(Event::Changed(pool), "", now));
     }
 
     /// Takes in a node that we wrote.
     pub fn note_node(&self, node: NodeRecord) {
-        self.write(|world, now| world.take_node(Event::Changed(node), now));
+        self.write(|world, now| world.take_node(Event::Changed(node), "", now));
     }
 
     /// Takes in what a buffer keeps room for.
@@ -149,7 +151,12 @@ impl View {
     /// A node is known to be gone.
     pub fn forget_node(&self, node: &NodeRecord) {
         let node = node.clone();
-        self.write(|world, now| world.take_node(Event::Gone(node), now));
+        self.write(|world, now| world.take_node(Event::Gone(node), "", now));
+    }
+
+    /// What a pool can buy has changed.
+    pub fn touch_pool(&self, pool: &Name) {
+        self.write(|_, _| vec![Touched::Members(pool.clone())]);
     }
 
     /// What can be bought has changed.

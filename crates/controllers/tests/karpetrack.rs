@@ -5,6 +5,7 @@ mod spot;
 use std::collections::BTreeSet;
 
 use joiner_controllers::dialects::karpetrack::KarpetrackOptions;
+use joiner_sim::api::DeleteOptions;
 use joiner_sim::clouds::rackspace::CallFault;
 use serde_json::json;
 use spot::{NODES, POOLS, World, minutes, phase, quick};
@@ -279,7 +280,10 @@ async fn kt_08_a_spot_node_goes_through_its_phases_and_deleting_it_gives_the_ser
     );
     let name = node["metadata"]["name"].as_str().unwrap().to_owned();
     world.pool("other", json!({"categories": ["mh"]}));
-    world.api().delete(NODES, "", &name).unwrap();
+    world
+        .api()
+        .delete(NODES, "", &name, DeleteOptions::default())
+        .unwrap();
     let mut draining = Vec::new();
     world
         .until("it is gone", |world| {
@@ -323,7 +327,10 @@ async fn kt_08_deleting_a_spot_node_whose_server_has_not_come_leaks_nothing() {
         .unwrap()
         .to_owned();
     world.scale("web", 0);
-    world.api().delete(NODES, "", &name).unwrap();
+    world
+        .api()
+        .delete(NODES, "", &name, DeleteOptions::default())
+        .unwrap();
     world
         .until("all is gone", |world| {
             world.spot_nodes().is_empty() && world.cloud.pools().is_empty()
@@ -686,5 +693,41 @@ async fn changed_labels_replace_nodes_and_rewritten_manifests_do_not() {
         })
         .await;
     assert_eq!(world.only()["metadata"]["labels"]["team"], "b");
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn kt_17_one_large_server_or_several_small_ones_whichever_is_cheaper() {
+    for (large, expected) in [
+        (15, vec!["ch.vs1.xlarge-ord"]),
+        (60, vec!["ch.vs1.large-ord"; 2]),
+    ] {
+        let world = World::start();
+        world.reprice("ch.vs1.xlarge-ord", large);
+        world.pool("default", json!({"categories": ["ch"]}));
+        world.deployment("web", 6, "1100m", |_| ());
+        world
+            .until("all pods run", |world| world.running("web") == 6)
+            .await;
+        let bought: Vec<String> = world
+            .spot_nodes()
+            .iter()
+            .map(|one| one["spec"]["instanceType"].as_str().unwrap().to_owned())
+            .collect();
+        assert_eq!(bought, expected, "with {large} mills for eight cores");
+        world.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unreadable_maximum_is_refused_where_the_original_took_it_for_no_limit() {
+    let world = World::start();
+    let pool = json!({"apiVersion": "karpetrack.io/v1alpha1", "kind": "SpotNodePool",
+        "metadata": {"name": "wrong"}, "spec": {"maxPrice": "half a dollar"}});
+    let refused = world.api().create(POOLS, "", pool).unwrap_err().to_string();
+    assert!(
+        refused.contains("spec.maxPrice") && refused.contains("half a dollar"),
+        "{refused}"
+    );
     world.stop().await;
 }

@@ -31,7 +31,7 @@ use self::trial::{Trial, Trials};
 use crate::money::Money;
 use crate::pack::{Compiled, Options};
 use crate::plan::{Kept, Plan, Reason, Removal};
-use crate::problem::{DisruptionReason, Problem};
+use crate::problem::{ConsolidationPolicy, DisruptionReason, Problem};
 
 /// Why each node that goes goes, by its index.
 type Causes = BTreeMap<u32, DisruptionReason>;
@@ -101,7 +101,14 @@ fn render(problem: &Problem, standings: &[Candidate], causes: &Causes, trial: Tr
         }
         let (because, until) = match &candidate.standing {
             Standing::Free => {
+                let pool = &problem.pools[candidate.pool];
+                let balanced = pool.disruption.policy == ConsolidationPolicy::Balanced;
                 let because = match candidate.elsewhere {
+                    Some(cost) if balanced && cost < price => format!(
+                        "it costs {price} an hour, its pods elsewhere {cost}: too little for pool {}, which is Balanced, \
+                         to move them",
+                        pool.name
+                    ),
                     Some(cost) => format!("it costs {price} an hour, its pods elsewhere {cost}"),
                     None => "its pods have no other place".to_owned(),
                 };

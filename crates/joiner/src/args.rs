@@ -5,7 +5,12 @@ mod crds;
 mod demo;
 mod plan;
 mod prices;
+mod rackspace;
 mod run;
+mod simulate;
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
 
 use clap::{Parser, Subcommand};
 
@@ -14,9 +19,11 @@ pub(crate) use crds::CrdsArgs;
 pub(crate) use demo::DemoArgs;
 pub(crate) use plan::{Format, PlanArgs, SolverArgs};
 pub(crate) use prices::{PriceFormat, PriceSource, PricesArgs};
+pub(crate) use rackspace::RackspaceArgs;
 pub(crate) use run::{
     BehaviourArgs, ClusterArgs, ElectionArgs, LogFormat, LogLevel, RunArgs, ServingArgs,
 };
+pub(crate) use simulate::{FaultKind, ReportFormat, SimulateArgs};
 
 /// Joiner keeps a Kubernetes cluster in the cheapest shape that holds its pods.
 #[derive(Parser)]
@@ -42,6 +49,38 @@ pub(crate) enum Command {
     Crds(CrdsArgs),
     /// Show what servers cost right now.
     Prices(PricesArgs),
+    /// Run whole worlds in virtual time, with faults, and check that nothing goes wrong that must not.
+    Simulate(SimulateArgs),
+}
+
+/// What was typed, whatever the binary is called. As `controller` it is Karpetrack's: `controller --mock-mode` is
+/// `joiner run --dialect karpetrack --mock-mode`, and one dash is as good as two, as Go has it.
+pub(crate) fn under_either_name(typed: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut typed = typed.into_iter();
+    let name = typed.next().unwrap_or_else(|| "joiner".into());
+    let is_controller = Path::new(&name).file_stem() == Some(OsStr::new("controller"));
+    let mut all = vec![name];
+    if !is_controller {
+        all.extend(typed);
+        return all;
+    }
+    all.push("run".into());
+    let rest: Vec<OsString> = typed.map(two_dashes).collect();
+    let said = |flag: &OsString| flag.to_string_lossy().starts_with("--dialect");
+    if !rest.iter().any(said) && std::env::var_os("DIALECTS").is_none() {
+        all.push("--dialect=karpetrack".into());
+    }
+    all.extend(rest);
+    all
+}
+
+fn two_dashes(typed: OsString) -> OsString {
+    match typed.to_str() {
+        Some(text) if text.len() > 2 && text.starts_with('-') && !text.starts_with("--") => {
+            format!("-{text}").into()
+        }
+        _ => typed,
+    }
 }
 
 #[cfg(test)]
@@ -51,5 +90,27 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         super::Args::command().debug_assert();
+    }
+
+    #[test]
+    fn a_controller_is_a_joiner_that_runs_karpetrack() {
+        let typed = |all: &[&str]| -> Vec<String> {
+            let all = all.iter().map(|one| (*one).into());
+            let read = super::under_either_name(all).into_iter();
+            read.map(|one| one.into_string().unwrap_or_default())
+                .collect()
+        };
+        assert_eq!(
+            typed(&["./bin/controller", "-mock-mode", "--leader-elect=false"]),
+            [
+                "./bin/controller",
+                "run",
+                "--dialect=karpetrack",
+                "--mock-mode",
+                "--leader-elect=false"
+            ]
+        );
+        assert_eq!(typed(&["joiner", "-h"]), ["joiner", "-h"]);
+        assert_eq!(typed(&["controller", "-h"])[3], "-h");
     }
 }

@@ -1,3 +1,4 @@
 //! Node classes: one file for each kind that a provider is made from.
 
+pub(crate) mod rackspace;
 pub(crate) mod sim;

@@ -1,41 +1,41 @@
-//! `joiner demo`: a whole cluster in this process, with a simulated cloud that Joiner buys from, for kubectl to play
-//! with.
+//! `joiner demo`: a whole cluster in this process, with a simulated cloud that Joiner buys from, a story that happens in
+//! it, and an API for kubectl to play with.
 
+mod books;
 mod kubeconfig;
+mod narrator;
 mod objects;
-mod ticker;
+mod once;
+mod stage;
+mod story;
+mod summary;
+mod thoughts;
 
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
-use joiner_controllers::clients::{Clients, Fence};
-use joiner_controllers::clock::Clock;
-use joiner_controllers::tasks::Tasks;
-use joiner_controllers::{Engine, Settings};
-use joiner_sim::api::Status;
-use joiner_sim::cluster::{Cluster, ClusterOptions};
-use prometheus_client::registry::Registry;
+use joiner_controllers::Settings;
 
+use self::narrator::{Audience, Narrator};
+use self::stage::Stage;
+use self::story::{CHAPTERS, Pace};
+use self::summary::Summary;
 use crate::args::{DemoArgs, LogFormat};
-use crate::classes::sim::SimClasses;
 use crate::failure::Failure;
 use crate::telemetry;
-use crate::wiring::{SERVED, Wiring};
 
-/// The cluster's clock is the engine's.
-struct ClusterClock(joiner_sim::clock::Clock);
+/// How often the cluster is summed up, if something changed.
+const SUM_EVERY: Duration = Duration::from_secs(5);
 
-impl Clock for ClusterClock {
-    fn now(&self) -> Timestamp {
-        self.0.now()
-    }
-}
-
-/// Runs the command until it is interrupted.
+/// Runs the command: the story once, or until it is interrupted.
 pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
+    if args.once {
+        telemetry::start("off", LogFormat::default());
+        return once::run(args);
+    }
     telemetry::start("warn", LogFormat::default());
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -44,68 +44,93 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     runtime.block_on(play(args))
 }
 
+struct Terminal;
+
+impl Audience for Terminal {
+    fn hear(&mut self, line: &str) -> io::Result<()> {
+        writeln!(io::stdout().lock(), "{line}")
+    }
+}
+
 async fn play(args: &DemoArgs) -> Result<(), Failure> {
-    let options = ClusterOptions {
-        seed: args.seed,
-        start: Some(Timestamp::now()),
-        ..ClusterOptions::default()
-    };
-    let cluster = Cluster::start(&options);
-    let port = cluster
+    let refused = |status: joiner_sim::api::Status| Failure::Demo(status.to_string());
+    let mut stage =
+        Stage::set(args.seed, Some(Timestamp::now()), Settings::default()).map_err(refused)?;
+    let port = stage
+        .cluster
         .server()
         .listen(args.listen)
         .await
         .map_err(|source| Failure::Listen {
-            address: args.listen,
             flag: "--listen",
+            address: args.listen,
             source,
         })?;
-    furnish(&cluster, args.seed).map_err(|refused| Failure::Demo(refused.to_string()))?;
-    let clouds = Tasks::new();
-    let engine = engine(&cluster, args.seed, &clouds);
     kubeconfig::write(&args.kubeconfig, port.address())?;
     welcome(&args.kubeconfig, port.address()).map_err(Failure::stdout)?;
-    let ticker = ticker::run(cluster.api());
+    let Some(thoughts) = stage.thoughts.take() else {
+        return Err(Failure::Demo("nobody thinks".to_owned()));
+    };
+    let mut narrator = Narrator::new(stage.api(), thoughts, SUM_EVERY);
     tokio::select! {
         biased;
         interrupted = tokio::signal::ctrl_c() => interrupted.map_err(Failure::stdout)?,
-        told = ticker => told.map_err(Failure::stdout)?,
+        told = tell(args.seed, &stage, &mut narrator) => told?,
     }
-    engine.stop().await;
-    clouds.stop().await;
-    cluster.stop().await;
-    Ok(())
+    let summary = summary(args.seed, &stage, &narrator);
+    stage.clear().await;
+    summary
+        .tell(&mut io::stdout().lock())
+        .map_err(Failure::stdout)
 }
 
-/// Joiner itself, on this cluster and its simulated cloud.
-fn engine(cluster: &Cluster, seed: u64, clouds: &Tasks) -> Engine {
-    let clients = Clients::over(cluster.server(), Fence::open());
-    let clock = cluster.api().clock().clone();
-    let rack = Arc::new(cluster.kubelets().clone());
-    let reads = clients.reads.clone();
-    let classes = SimClasses::new(reads, clock.clone(), rack, clouds.clone());
-    let wiring = Wiring {
-        clients,
-        clock: Arc::new(ClusterClock(clock)),
-        families: SERVED.iter().collect(),
-        classes: vec![Arc::new(classes)],
-        settings: Settings {
-            seed,
-            ..Settings::default()
-        },
-        lease: None,
-    };
-    wiring.start(&mut Registry::default())
+/// Tells the story, sums it up, and goes on telling what whoever plays with the cluster does.
+async fn tell(seed: u64, stage: &Stage, narrator: &mut Narrator) -> Result<(), Failure> {
+    let mut out = Terminal;
+    let pace = Pace::LIVE;
+    for chapter in &CHAPTERS {
+        narrator
+            .say(&mut out, &format!("== {}", chapter.title))
+            .map_err(Failure::stdout)?;
+        if let Err(refused) = chapter.happen(stage) {
+            // Whoever plays with the cluster may have taken away what the story is about.
+            narrator
+                .say(
+                    &mut out,
+                    &format!("   that part of the story is lost: {refused}"),
+                )
+                .map_err(Failure::stdout)?;
+        }
+        let end = tokio::time::sleep(pace.chapter);
+        narrator
+            .tell(&mut out, end)
+            .await
+            .map_err(Failure::stdout)?;
+    }
+    let night = tokio::time::sleep(pace.night);
+    narrator
+        .tell(&mut out, night)
+        .await
+        .map_err(Failure::stdout)?;
+    summary(seed, stage, narrator)
+        .tell(&mut io::stdout().lock())
+        .map_err(Failure::stdout)?;
+    out.hear("\nThe story is over; the cluster is yours until Ctrl-C.\n")
+        .map_err(Failure::stdout)?;
+    narrator
+        .tell(&mut out, std::future::pending())
+        .await
+        .map_err(Failure::stdout)
 }
 
-/// Custom resources, a cloud, a pool, and something to run.
-fn furnish(cluster: &Cluster, seed: u64) -> Result<(), Status> {
-    let api = cluster.api();
-    for crd in joiner_api::crds(None) {
-        let object = serde_json::to_value(crd).unwrap_or_default();
-        api.create("customresourcedefinitions.apiextensions.k8s.io", "", object)?;
+fn summary(seed: u64, stage: &Stage, narrator: &Narrator) -> Summary {
+    Summary {
+        seed,
+        hours: stage.api().clock().elapsed().as_secs_f64() / 3600.0,
+        counts: narrator.counts().clone(),
+        sum: stage.books.sum(),
+        hash: stage.cluster.server().event_log_hash(),
     }
-    objects::create(&api, seed)
 }
 
 fn welcome(kubeconfig: &Path, address: SocketAddr) -> io::Result<()> {
@@ -118,7 +143,7 @@ fn welcome(kubeconfig: &Path, address: SocketAddr) -> io::Result<()> {
     writeln!(out, "In another terminal:\n\n  export KUBECONFIG={file}")?;
     for line in [
         "kubectl get nodes,nodeclaims,pods -A",
-        "kubectl scale deployment/web -n shop --replicas 40   # more than the nodes hold",
+        "kubectl scale deployment/web -n shop --replicas 60   # more than the nodes hold",
         "kubectl scale deployment/web -n shop --replicas 2    # and less",
         "kubectl describe nodepool default",
         "kubectl explain nodepools.spec.disruption",
@@ -127,6 +152,7 @@ fn welcome(kubeconfig: &Path, address: SocketAddr) -> io::Result<()> {
     }
     writeln!(
         out,
-        "\nCtrl-C ends it, and nothing is left behind but that file.\n"
+        "\nA story of a day is told meanwhile, in about seven minutes. Ctrl-C ends it, and nothing is left behind but \
+         that file.\n"
     )
 }

@@ -66,6 +66,9 @@ pub(crate) enum Failure {
     /// Some pods have no place.
     #[error("{0} pods have no place")]
     Unplaced(usize),
+    /// Something happened in a simulation that must not: a fault of Joiner.
+    #[error("{0} times something happened that must not")]
+    Violated(usize),
     /// The plan is not valid: a fault of Joiner, not of the input.
     #[error("the plan breaks {} rules; first: {}", .0.len(), .0.first().map(ToString::to_string).unwrap_or_default())]
     Invalid(Vec<Violation>),
@@ -85,6 +88,7 @@ impl Failure {
             Failure::Unplaced(_) => 4,
             Failure::Invalid(_) | Failure::Demo(_) => 5,
             Failure::Cluster(_) => 6,
+            Failure::Violated(_) => 7,
         }
     }
 

@@ -12,6 +12,7 @@ mod manifests;
 mod plan;
 mod prices;
 mod run;
+mod simulate;
 mod telemetry;
 mod wiring;
 
@@ -21,7 +22,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
-    let args = args::Args::parse();
+    let args = args::Args::parse_from(args::under_either_name(std::env::args_os()));
     let done = match args.command {
         args::Command::Demo(demo) => demo::run(&demo),
         args::Command::Run(run) => run::run(&run),
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
         args::Command::Consolidate(consolidate) => consolidate::run(&consolidate),
         args::Command::Crds(crds) => crds::run(&crds),
         args::Command::Prices(prices) => prices::run(&prices),
+        args::Command::Simulate(simulate) => simulate::run(&simulate),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -49,8 +49,8 @@ async fn watch_over(args: &RunArgs) -> Result<(), Failure> {
     let mut end = End::listen().map_err(Failure::System)?;
     let board = Board::default();
     let serving = serving::start(&board, &args.serving).await?;
+    let wanted = Wanted::new(&args.cluster.dialects, credentials(args))?;
     let site = Site::open(&args.cluster, &args.election).await?;
-    let wanted = Wanted::new(&args.cluster.dialects)?;
     loop {
         let families = tokio::select! {
             biased;
@@ -74,6 +74,31 @@ async fn watch_over(args: &RunArgs) -> Result<(), Failure> {
     }
     serving.stop().await;
     info!("ended");
+    Ok(())
+}
+
+/// Why SpotNodePools cannot be served, if so: what they need is in no object.
+fn credentials(args: &RunArgs) -> Result<(), String> {
+    let (rackspace, mock) = (&args.rackspace, args.behaviour.mock_mode);
+    let missing = |what: &str, flag: &str, variable: &str| {
+        Err(format!(
+            "Rackspace Spot {what} is required: set {variable} or {flag}, or start with --mock-mode"
+        ))
+    };
+    if !mock && rackspace.token().is_none() {
+        return missing(
+            "refresh token",
+            "--refresh-token",
+            "RACKSPACE_SPOT_REFRESH_TOKEN",
+        );
+    }
+    if !mock && rackspace.cloudspace().is_none() {
+        return missing(
+            "cloudspace ID",
+            "--cloudspace-id",
+            "RACKSPACE_SPOT_CLOUDSPACE_ID",
+        );
+    }
     Ok(())
 }
 

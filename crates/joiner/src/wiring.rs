@@ -2,14 +2,25 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use joiner_api::Dialect as Family;
 use joiner_controllers::clients::Clients;
-use joiner_controllers::clock::SharedClock;
+use joiner_controllers::clock::{Clock, SharedClock};
 use joiner_controllers::dialect::{ClassFactory, ClassKind, Dialect};
 use joiner_controllers::dialects::karpenter::Karpenter;
+use joiner_controllers::dialects::karpetrack::{CLOUDSPACE, Karpetrack, KarpetrackOptions};
 use joiner_controllers::lease::LeaseOptions;
-use joiner_controllers::{Engine, EngineOptions, Settings};
+use joiner_controllers::{Decide, Engine, EngineOptions, Settings};
 use prometheus_client::registry::Registry;
+
+/// The clock of an embedded cluster is the clock of its engine.
+pub(crate) struct ClusterClock(pub(crate) joiner_sim::clock::Clock);
+
+impl Clock for ClusterClock {
+    fn now(&self) -> Timestamp {
+        self.0.now()
+    }
+}
 
 /// A family of custom resources that an engine can serve.
 pub(crate) struct Served {
@@ -19,16 +30,29 @@ pub(crate) struct Served {
     pub(crate) group_version: &'static str,
     /// Resources without which it cannot work.
     pub(crate) plurals: &'static [&'static str],
-    make: fn(&Clients, Vec<ClassKind>) -> Arc<dyn Dialect>,
+    make: fn(&Clients, Vec<ClassKind>, &KarpetrackOptions) -> Arc<dyn Dialect>,
 }
 
 /// All of them. A family that is to be served is a line here.
-pub(crate) const SERVED: [Served; 1] = [Served {
-    family: Family::Karpenter,
-    group_version: "karpenter.sh/v1",
-    plurals: &["nodepools", "nodeclaims"],
-    make: |clients, kinds| Arc::new(Karpenter::new(clients.clone(), kinds)),
-}];
+pub(crate) const SERVED: [Served; 2] = [
+    Served {
+        family: Family::Karpenter,
+        group_version: "karpenter.sh/v1",
+        plurals: &["nodepools", "nodeclaims"],
+        make: |clients, kinds, _| Arc::new(Karpenter::new(clients.clone(), kinds)),
+    },
+    Served {
+        family: Family::Karpetrack,
+        group_version: "karpetrack.io/v1alpha1",
+        plurals: &["spotnodepools", "spotnodes"],
+        make: |clients, _, options| Arc::new(Karpetrack::new(clients.clone(), options.clone())),
+    },
+];
+
+/// One family alone.
+pub(crate) fn only(family: Family) -> Vec<&'static Served> {
+    SERVED.iter().filter(|one| one.family == family).collect()
+}
 
 /// Everything that differs from one cluster to another.
 pub(crate) struct Wiring {
@@ -38,27 +62,34 @@ pub(crate) struct Wiring {
     pub(crate) clock: SharedClock,
     /// Families to serve.
     pub(crate) families: Vec<&'static Served>,
+    /// How SpotNodePools are looked after.
+    pub(crate) karpetrack: KarpetrackOptions,
     /// Makers of providers.
     pub(crate) classes: Vec<Arc<dyn ClassFactory>>,
     /// How to behave.
     pub(crate) settings: Settings,
     /// How to lead; `None` to run alone.
     pub(crate) lease: Option<LeaseOptions>,
+    /// Who decides; the core unless it is given.
+    pub(crate) decide: Option<Arc<dyn Decide>>,
 }
 
 impl Wiring {
     /// Starts the engine.
     pub(crate) fn start(self, registry: &mut Registry) -> Engine {
-        let kinds: Vec<ClassKind> = self.classes.iter().map(|one| one.kind()).collect();
+        // What a process was started for is no class that a NodePool could name.
+        let kinds = self.classes.iter().map(|one| one.kind());
+        let kinds: Vec<ClassKind> = kinds.filter(|kind| *kind != CLOUDSPACE).collect();
         let dialects = self.families.iter();
-        let dialects = dialects.map(|served| (served.make)(&self.clients, kinds.clone()));
+        let dialects =
+            dialects.map(|served| (served.make)(&self.clients, kinds.clone(), &self.karpetrack));
         let options = EngineOptions {
             dialects: dialects.collect(),
             classes: self.classes,
             clock: self.clock,
             settings: self.settings,
             lease: self.lease,
-            decide: None,
+            decide: self.decide,
             clients: self.clients,
         };
         Engine::start(options, registry)

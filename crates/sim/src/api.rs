@@ -42,6 +42,6 @@ pub use delete::{DeleteOptions, Preconditions, Propagation};
 pub use http::{Port, ResponseBody, Verb};
 pub use local::{Change, ChangeKind, Local, ResourceInfo, Watch};
 pub use server::ApiServer;
-pub use state::Options;
 pub(crate) use state::stream as random_stream;
+pub use state::{Asked, Commit, Options};
 pub use status::{Cause, Details, Status};

@@ -10,10 +10,10 @@
 //! commit the same changes in the same order.
 
 mod feed;
-mod fields;
+pub(crate) mod fields;
 mod key;
 pub mod kubelet;
-mod quantity;
+pub(crate) mod quantity;
 mod queue;
 mod recorder;
 mod scheduler;

@@ -2,6 +2,7 @@
 
 pub mod api;
 pub mod apply;
+pub mod audit;
 pub mod clock;
 pub mod clouds;
 pub mod cluster;

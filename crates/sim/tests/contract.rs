@@ -117,8 +117,7 @@ struct OnRackspace {
     provider: Rackspace,
 }
 
-const POOLS: &str =
-    "https://spot.rackspace.com/apis/ngpc.rxt.io/v1/namespaces/org-abc123/spotnodepools";
+const POOLS: &str = "/apis/ngpc.rxt.io/v1/namespaces/org-abc123/spotnodepools";
 
 impl OnRackspace {
     fn open() -> Box<dyn Subject> {

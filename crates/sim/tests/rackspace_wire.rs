@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use joiner_core::labels;
 use joiner_core::money::Money;
 use joiner_core::name::Labels;
@@ -326,11 +325,7 @@ async fn each_refusal_of_a_purchase_means_one_kind() {
     ] {
         let cloud = cloud();
         let provider = provider(&cloud, |_| {});
-        cloud.fail(
-            &format!("POST {}{POOLS}", "https://spot.rackspace.com"),
-            fault.clone(),
-            9,
-        );
+        cloud.fail(&format!("POST {POOLS}"), fault.clone(), 9);
         let error = provider
             .launch(&request(CapacityType::Spot))
             .await
@@ -349,7 +344,7 @@ async fn a_cloudspace_that_is_not_there_is_named() {
     let error = provider.catalog().await.unwrap_err();
     assert_eq!(
         error,
-        ProviderError::Invalid("the organisation has no cloudspace \"elsewhere\"".into())
+        ProviderError::Invalid("the organisation has no cloudspace \"elsewhere\": write the name that the console shows".into())
     );
 }
 
@@ -375,13 +370,13 @@ async fn a_feed_that_is_down_or_garbage_never_empties_the_catalogue() {
     let before = provider.catalog().await.unwrap();
     assert!(before.types.len() > 10);
     let as_of = provider.prices_as_of().await;
-    let feed = "GET https://ngpc-prod-public-data";
+    let feed = "GET /percentiles.json";
     cloud.fail(feed, CallFault::Says(200, "<html>".into()), 10);
     minutes(1).await;
     assert_eq!(provider.catalog().await.unwrap(), before);
     assert_eq!(provider.prices_as_of().await, as_of, "the age shows");
     cloud.fail(
-        "GET https://spot.rackspace.com/apis/ngpc.rxt.io/v1/serverclasses",
+        "GET /apis/ngpc.rxt.io/v1/serverclasses",
         CallFault::Refused(500, None),
         10,
     );
@@ -480,4 +475,91 @@ async fn a_pool_that_the_cloud_scales_by_itself_is_not_ours_any_more() {
         "not_found"
     );
     assert!(cloud.pools()[0]["metadata"]["deletionTimestamp"].is_null());
+}
+
+/// A refresh token that somebody replaces.
+struct Drawer(std::sync::Mutex<&'static str>);
+
+#[async_trait::async_trait]
+impl joiner_providers::rackspace::TokenSource for Drawer {
+    async fn refresh_token(&self) -> Result<SecretString, ProviderError> {
+        Ok(SecretString::from(*self.0.lock().unwrap()))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refresh_token_that_was_replaced_is_found_without_a_restart() {
+    let cloud = cloud();
+    let drawer = Arc::new(Drawer(std::sync::Mutex::new("old")));
+    let source = Arc::clone(&drawer);
+    let provider = provider(&cloud, |options| options.refresh_token = source);
+    assert_eq!(provider.list().await.unwrap_err().kind(), "unauthorised");
+    *drawer.0.lock().unwrap() = "sim-refresh-token";
+    assert!(provider.list().await.unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_has_a_highest_price_of_its_own_and_no_later_bid_goes_beyond_it() {
+    let cloud = cloud();
+    let provider = provider(&cloud, |_| {});
+    let mut wanted = request(CapacityType::Spot);
+    wanted.max_price = Some(Money::from_dollars(0.02));
+    provider.launch(&wanted).await.unwrap();
+    let body = &cloud.bodies()[0];
+    assert!(body.contains(r#""bidPrice":"0.02""#), "{body}");
+    assert!(
+        body.contains(r#""customAnnotations":{"joiner.dev/max-price":"0.02"}"#),
+        "{body}"
+    );
+    minutes(1).await;
+    // The market comes near: without the limit the bid would be raised.
+    cloud.change_class(CLASS, |class| class.pinned = Some(19));
+    minutes(1).await;
+    provider.notices().await.unwrap();
+    assert_eq!(cloud.bodies().len(), 1, "{:?}", cloud.bodies());
+    wanted.max_price = Some(Money::from_dollars(0.005));
+    wanted.uid = Uid("8c1f0f1e-5b53-4e0a-9a55-0c6f2f7a9d10".into());
+    assert_eq!(
+        provider.launch(&wanted).await.unwrap_err().kind(),
+        "out_of_capacity"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_that_is_revoked_later_shows_in_the_catalogue() {
+    let cloud = cloud();
+    let provider = provider(&cloud, |_| {});
+    provider.catalog().await.unwrap();
+    cloud.change(|options| options.refresh_token = "another".to_owned());
+    cloud.revoke_tokens();
+    minutes(1).await;
+    assert_eq!(provider.catalog().await.unwrap_err().kind(), "unauthorised");
+    cloud.change(|options| options.refresh_token = "sim-refresh-token".to_owned());
+    minutes(1).await;
+    assert!(provider.catalog().await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_feed_that_is_down_is_a_concern_and_no_failure() {
+    let cloud = cloud();
+    let provider = provider(&cloud, |_| {});
+    provider.catalog().await.unwrap();
+    assert_eq!(provider.concern().await, None);
+    cloud.fail(
+        "GET /percentiles.json",
+        CallFault::Refused(503, None),
+        u32::MAX,
+    );
+    minutes(1).await;
+    let types = provider.catalog().await.unwrap().types.len();
+    let said = provider.concern().await.unwrap();
+    assert!(
+        said.contains("price feed") && said.contains("past prices are those of"),
+        "{said}"
+    );
+    assert!(types > 5);
+    cloud.forgive();
+    minutes(1).await;
+    provider.catalog().await.unwrap();
+    assert_eq!(provider.concern().await, None);
 }

@@ -56,6 +56,7 @@ use crate::text::{DurationOrNever, Price, Quantity};
 pub struct SpotNodePoolSpec {
     /// Regions where servers may stand, such as `us-east-iad-1`; none listed means all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "regions")]
     pub regions: Vec<String>,
     /// Categories of servers: `gp` (general purpose), `ch` (compute heavy), `mh` (memory heavy) and `gpu`, or their
     /// long names; none listed means all but `gpu`.
@@ -118,6 +119,31 @@ impl From<&str> for Category {
     fn from(text: &str) -> Self {
         Category(text.to_owned())
     }
+}
+
+/// Whether a text can be the name of a region: words joined by dashes, never the short form of a site.
+pub(super) fn is_region(text: &str) -> bool {
+    let word = |word: &str| {
+        let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+        !word.is_empty() && word.chars().all(good)
+    };
+    text.contains('-') && text.split('-').all(word)
+}
+
+fn regions(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "maxItems": 64,
+        "items": {
+            "type": "string",
+            "maxLength": 63,
+            "x-kubernetes-validations": text_rule(
+                "self.matches('^[a-z0-9]+(-[a-z0-9]+)+$')",
+                "a region",
+                "write its whole name, such as us-east-iad-1, or no list at all for every region",
+            ),
+        },
+    })
 }
 
 fn categories(_: &mut SchemaGenerator) -> Schema {

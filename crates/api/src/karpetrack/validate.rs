@@ -1,5 +1,6 @@
 //! Checks of Karpetrack's kinds.
 
+use super::spotnodepool::is_region;
 use super::{SpotNode, SpotNodePool};
 use crate::validate::{Check, Validate, Violation};
 
@@ -8,8 +9,11 @@ impl Validate for SpotNodePool {
         let mut check = Check::default();
         let spec = &self.spec;
         for (index, region) in spec.regions.iter().enumerate() {
-            check.that(!region.is_empty(), &format!("spec.regions[{index}]"), || {
-                "may not be empty: write a region such as us-east-iad-1, or no list at all for every region".to_owned()
+            check.that(is_region(region), &format!("spec.regions[{index}]"), || {
+                format!(
+                    "{region:?} is not a region: write its whole name, such as us-east-iad-1, or no list at all for \
+                     every region"
+                )
             });
         }
         for (index, category) in spec.categories.iter().enumerate() {

@@ -1,12 +1,8 @@
 //! Manifests: what must be accepted is read without loss, what must be refused is refused with the field named.
 //!
 //! `config/samples` and `accepted.yaml` are accepted, `refused.yaml` is refused: by the checks in the types, by the
-//! schemas and rules of our CRDs as the embedded API server applies them, and by a real API server. The last needs one
-//! and is ignored by default:
-//!
-//! ```sh
-//! KUBECONFIG=… KUBECTL=… cargo test -p joiner-api --test manifests -- --ignored
-//! ```
+//! schemas and rules of our CRDs as the embedded API server applies them, and by a real API server
+//! (`crates/joiner/tests/e2e/admission.rs`).
 
 #![expect(
     clippy::unwrap_used,
@@ -17,5 +13,4 @@
 mod cases;
 mod defaults;
 mod embedded;
-mod server;
 mod types;

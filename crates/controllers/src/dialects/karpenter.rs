@@ -64,6 +64,24 @@ impl Karpenter {
         Api::all(self.clients.writes.clone())
     }
 
+    async fn annotate(
+        &self,
+        pool: &PoolRecord,
+        annotations: serde_json::Value,
+    ) -> Result<Option<PoolRecord>, WriteError> {
+        let patch = json!({"metadata": {"uid": &*pool.uid, "annotations": annotations}});
+        let written = self
+            .pools()
+            .patch(
+                &pool.key.name,
+                &PatchParams::default(),
+                &Patch::Merge(patch),
+            )
+            .await?;
+        let supported = self.supports(&written);
+        pool::lower(&written, supported).map_err(WriteError::Refused)
+    }
+
     fn supports(&self, pool: &NodePool) -> bool {
         let class = &pool.spec.template.spec.node_class_ref;
         self.classes
@@ -126,7 +144,7 @@ impl Dialect for Karpenter {
         let overlays = guarded(
             Api::all(client()),
             Need::Optional,
-            |overlay: NodeOverlay| terms::lower_overlay(&overlay),
+            |overlay: NodeOverlay| Ok::<_, String>(terms::lower_overlay(&overlay)),
         );
         let buffers = guarded(
             Api::all(client()),
@@ -287,17 +305,16 @@ impl Dialect for Karpenter {
         let Some(stamps) = hash::pool_stamp(pool) else {
             return Ok(None);
         };
-        let patch = json!({"metadata": {"uid": &*pool.uid, "annotations": stamps}});
-        let written = self
-            .pools()
-            .patch(
-                &pool.key.name,
-                &PatchParams::default(),
-                &Patch::Merge(patch),
-            )
-            .await?;
-        let supported = self.supports(&written);
-        pool::lower(&written, supported).map_err(WriteError::Refused)
+        self.annotate(pool, json!(stamps)).await
+    }
+
+    async fn annotate_pool(
+        &self,
+        pool: &PoolRecord,
+        key: &str,
+        value: Option<&str>,
+    ) -> Result<Option<PoolRecord>, WriteError> {
+        self.annotate(pool, json!({ key: value })).await
     }
 
     fn template_drift(&self, pool: &PoolRecord, machine: &MachineRecord) -> Option<String> {

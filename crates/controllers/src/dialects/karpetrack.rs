@@ -27,7 +27,8 @@ use super::convert;
 use crate::clients::{Clients, WriteError};
 use crate::dialect::{Dialect, Event, ObjectRef, Sighting, Watch, Window};
 use crate::record::{
-    ClassKey, Key, MachineRecord, MachineStatus, MetadataChange, NewMachine, PoolRecord, PoolStatus,
+    ClassKey, Key, MachineRecord, MachineStatus, MetadataChange, NewMachine, PoolRecord,
+    PoolStatus, kinds,
 };
 use crate::view::watch::{Need, guarded};
 
@@ -137,9 +138,16 @@ impl Dialect for Karpetrack {
         before: &MachineRecord,
         after: &MachineRecord,
     ) -> Option<(&'static str, String)> {
+        // What was asked to go is on its way from the first condition of its end on, not from the request.
+        let going = |one: &MachineRecord| {
+            let begun = [kinds::DRAINED, kinds::INSTANCE_TERMINATING];
+            begun
+                .iter()
+                .any(|kind| one.status.conditions.get(kind).is_some())
+        };
         let phase = |one: &MachineRecord| machine::phase(one, &one.status);
         let reached = phase(after);
-        if phase(before) == reached {
+        if phase(before) == reached && going(before) == going(after) {
             return None;
         }
         let node = after.status.node.as_deref().unwrap_or("the server");

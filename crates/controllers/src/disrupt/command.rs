@@ -1,247 +1,170 @@
-//! Disruptions under way: finished when their replacements are in use, undone when that cannot be.
+//! A plan, cut into commands that do not depend on each other: each goes on, or is undone, by itself.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use jiff::Timestamp;
-use joiner_core::name::Name;
-use joiner_core::problem::DisruptionReason;
-use joiner_core::taints::Effect;
-use tracing::{info, warn};
+use joiner_core::plan::{Home, Launch, Plan, Removal};
+use joiner_core::problem::{DisruptionReason, Problem};
 
-use super::{Taintedness, deadline, delete, is_work, live_pods, taint};
-use crate::context::Context;
-use crate::events::Severity;
-use crate::metrics::Decision;
-use crate::record::{Intent, MachineRecord, MetadataChange, annotations};
-use crate::view::World;
-use crate::view::pods::DISRUPTED;
-
-/// What becomes of a disruption.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Fate {
-    /// Everything that replaces the old is in use: the old go.
-    Finish,
-    /// Not yet.
-    Wait,
-    /// It cannot be, and why.
-    Undo(String),
+/// Nodes that go together, and what must be in use first.
+#[derive(Clone, Debug)]
+pub(super) struct Command<'p> {
+    /// What goes.
+    pub(super) removals: Vec<&'p Removal>,
+    /// What comes in its stead.
+    pub(super) launches: Vec<&'p Launch>,
 }
 
-/// What becomes of a disruption, given what has become of its replacements: `None` for one that is not there,
-/// otherwise whether it is in use and whether it is on its way out.
-fn fate(replacements: &[Option<(bool, bool)>], now: Timestamp, deadline: Timestamp) -> Fate {
-    if replacements
+impl Command<'_> {
+    /// Why.
+    pub(super) fn cause(&self) -> DisruptionReason {
+        let first = self.removals.first();
+        first.map_or(DisruptionReason::Underutilized, |one| one.cause)
+    }
+
+    /// `delete` or `replace`.
+    pub(super) fn decision(&self) -> &'static str {
+        if self.launches.is_empty() {
+            "delete"
+        } else {
+            "replace"
+        }
+    }
+}
+
+/// The commands of a plan. Nodes whose pods share a new machine go together; all others go alone. Machines that the plan
+/// would buy for pods that wait anyway are not ours to buy.
+pub(super) fn split<'p>(problem: &Problem, plan: &'p Plan) -> Vec<Command<'p>> {
+    let removals: Vec<&Removal> = plan
+        .removals
         .iter()
-        .any(|one| matches!(one, None | Some((_, true))))
-    {
-        return Fate::Undo("a replacement could not be had".to_owned());
-    }
-    if replacements
+        .filter(|removal| removal.cause != DisruptionReason::Expired)
+        .collect();
+    let position: BTreeMap<&str, usize> = removals
         .iter()
-        .all(|one| matches!(one, Some((true, false))))
-    {
-        return Fate::Finish;
-    }
-    if now >= deadline {
-        return Fate::Undo("the replacements took too long".to_owned());
-    }
-    Fate::Wait
-}
-
-type Group = (Intent, Vec<Arc<MachineRecord>>);
-
-/// Disruptions under way, by id.
-fn groups(world: &World) -> BTreeMap<Name, Group> {
-    let mut all: BTreeMap<Name, Group> = BTreeMap::new();
-    for machine in world.machines.iter() {
-        let Some(intent) = machine.intent() else {
-            continue;
-        };
-        all.entry(intent.id.clone())
-            .or_insert_with(|| (intent, Vec::new()))
-            .1
-            .push(machine.clone());
-    }
-    all
-}
-
-/// Moves every disruption on, and takes off taints that belong to none.
-pub(super) async fn progress(context: &Context) {
-    let (groups, stale) = {
-        let world = context.view.read();
-        (groups(&world), stale(&world))
-    };
-    let now = context.now();
-    for (id, (intent, machines)) in groups {
-        let open: Vec<&Arc<MachineRecord>> = machines
+        .enumerate()
+        .map(|(at, removal)| (&*removal.node, at))
+        .collect();
+    // The group of each removal: the first of those that it shares a machine with.
+    let mut group: Vec<usize> = (0..removals.len()).collect();
+    let mut homes: Vec<Vec<usize>> = Vec::new();
+    for launch in &plan.launches {
+        let mut from: Vec<usize> = launch
+            .pods
             .iter()
-            .filter(|one| one.deleting.is_none())
-            .collect();
-        if open.is_empty() {
-            continue;
-        }
-        // Once one has gone the others follow: what replaces them was in use.
-        let begun = open.len() < machines.len();
-        let replacements: Vec<Option<(bool, bool)>> = {
-            let world = context.view.read();
-            intent
-                .replacements
-                .iter()
-                .map(|name| {
-                    let found = world.machines.iter().find(|one| one.key.name == *name)?;
-                    Some((found.initialized(), found.deleting.is_some()))
-                })
-                .collect()
-        };
-        match fate(&replacements, now, deadline(context, &intent)) {
-            _ if begun => finish(context, &intent, &open).await,
-            Fate::Finish => finish(context, &intent, &open).await,
-            Fate::Wait => {}
-            Fate::Undo(why) => {
-                info!(%id, %why, "disruption is undone");
-                for machine in &open {
-                    context.tell_machine(machine, Severity::Warning, "DisruptionUndone", &why);
-                }
-                let decision = Decision {
-                    decision: "replace".to_owned(),
-                    reason: intent.cause.to_string(),
-                };
-                context.metrics.rollbacks.get_or_create(&decision).inc();
-                undo(context, &id).await;
-            }
-        }
-    }
-    for name in stale {
-        let node = context.view.read().nodes.get(&name).cloned();
-        if let Some(node) = node {
-            info!(node = %name, "a taint that nobody stands for is taken off");
-            if let Err(error) = taint(context, &node, Taintedness::Clean).await {
-                warn!(node = %name, %error, "the taint could not be taken off");
-            }
-        }
-    }
-}
-
-/// Nodes of ours that keep pods away although nothing is to happen to them.
-fn stale(world: &World) -> Vec<Name> {
-    world
-        .nodes
-        .iter()
-        .filter(|node| node.tainted(DISRUPTED, Effect::NoSchedule) && !node.deleting)
-        .filter(|node| {
-            world.machine_of(&node.name).is_some_and(|one| {
-                one.deleting.is_none() && one.intent().is_none() && node.owners.contains(&one.uid.0)
+            .filter_map(|pod| match pod.home {
+                Home::Node(node) => problem.nodes.get(usize::try_from(node).ok()?),
+                Home::Pending => None,
             })
-        })
-        .map(|node| node.name.clone())
-        .collect()
-}
-
-async fn finish(context: &Context, intent: &Intent, open: &[&Arc<MachineRecord>]) {
-    for machine in open {
-        if let Some(why) = obstacle(context, machine, intent.cause).await {
-            info!(machine = %machine.key, %why, "disruption is undone at the last moment");
-            undo(context, &intent.id).await;
-            return;
-        }
-    }
-    let reason = match intent.cause {
-        DisruptionReason::Empty => "empty",
-        DisruptionReason::Drifted => "drifted",
-        DisruptionReason::Underutilized => "underutilized",
-        DisruptionReason::Expired => "expired",
-    };
-    for machine in open {
-        delete(context, machine, reason).await;
-    }
-}
-
-/// What forbids to disrupt a machine, looked up after the taint is on, so that nothing can slip in afterwards.
-pub(super) async fn obstacle(
-    context: &Context,
-    machine: &MachineRecord,
-    cause: DisruptionReason,
-) -> Option<String> {
-    let node = machine.status.node.as_ref()?;
-    let pods = match live_pods(context, node).await {
-        Ok(pods) => pods,
-        Err(error) => return Some(format!("its pods cannot be read: {error}")),
-    };
-    let now = context.now();
-    if cause == DisruptionReason::Empty
-        && let Some(pod) = pods.iter().find(|pod| is_work(pod))
-    {
-        return Some(format!("pod {} has come to it", pod.key));
-    }
-    // A drain that has a deadline may disturb anybody in the end.
-    let eventual = machine.termination_grace.is_some() && cause == DisruptionReason::Drifted;
-    let held = pods
-        .iter()
-        .find(|pod| pod.active() && pod.do_not_disrupt.active(now));
-    match held {
-        Some(pod) if !eventual => Some(format!("pod {} has karpenter.sh/do-not-disrupt", pod.key)),
-        _ => None,
-    }
-}
-
-/// Takes back a disruption: taints off first, then the note that explains them.
-pub(super) async fn undo(context: &Context, id: &Name) {
-    let machines = {
-        let world = context.view.read();
-        groups(&world)
-            .remove(id)
-            .map(|(_, machines)| machines)
-            .unwrap_or_default()
-    };
-    for machine in machines.iter().filter(|one| one.deleting.is_none()) {
-        let node = machine
-            .status
-            .node
-            .as_ref()
-            .and_then(|name| context.view.read().nodes.get(name).cloned());
-        if let Some(node) = node
-            && let Err(error) = taint(context, &node, Taintedness::Clean).await
-        {
-            warn!(machine = %machine.key, %error, "the taint could not be taken off; it is tried again");
-            continue;
-        }
-        let Some(dialect) = context.dialect(&machine.key) else {
-            continue;
-        };
-        let current = context.view.read().machines.get(&machine.key).cloned();
-        let Some(current) = current else { continue };
-        let change = MetadataChange::annotation(annotations::INTENT, None);
-        match dialect.patch_machine(&current, &change).await {
-            Ok(written) => context.view.note_machine(written),
-            Err(error) => {
-                warn!(machine = %machine.key, %error, "the disruption could not be taken back yet");
+            .filter_map(|node| position.get(&*node.name).copied())
+            .collect();
+        from.sort_unstable();
+        from.dedup();
+        let together: Vec<usize> = from
+            .iter()
+            .filter_map(|at| group.get(*at).copied())
+            .collect();
+        if let Some(least) = together.iter().min().copied() {
+            for one in &mut group {
+                if together.contains(one) {
+                    *one = least;
+                }
             }
         }
+        homes.push(from);
     }
+    let mut commands: BTreeMap<usize, Command<'p>> = BTreeMap::new();
+    for (removal, group) in removals.iter().zip(&group) {
+        let command = commands.entry(*group).or_insert_with(|| Command {
+            removals: Vec::new(),
+            launches: Vec::new(),
+        });
+        command.removals.push(removal);
+    }
+    for (launch, from) in plan.launches.iter().zip(&homes) {
+        let own = from.first().and_then(|at| group.get(*at));
+        if let Some(command) = own.and_then(|group| commands.get_mut(group)) {
+            command.launches.push(launch);
+        }
+    }
+    commands.into_values().collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use joiner_core::plan::{PodRef, Purchase, Reason};
+    use joiner_core::problem::{CapacityType, Node};
+
+    fn node(name: &str) -> Node {
+        Node {
+            name: name.into(),
+            ..Node::default()
+        }
+    }
+
+    fn removal(node: &str) -> Removal {
+        Removal {
+            node: node.into(),
+            cause: DisruptionReason::Underutilized,
+            reason: Reason::Kept {
+                because: String::new(),
+            },
+        }
+    }
+
+    fn launch(homes: &[Home]) -> Launch {
+        Launch {
+            pool: "pool".into(),
+            purchase: Purchase {
+                catalog: "c".into(),
+                instance_type: "t".into(),
+                zone: "z".into(),
+                capacity_type: CapacityType::OnDemand,
+                reservation: None,
+                host: None,
+                price: joiner_core::money::Money::ZERO,
+            },
+            alternatives: Vec::new(),
+            capacity: joiner_core::resources::Resources::new(),
+            requests: joiner_core::resources::Resources::new(),
+            labels: joiner_core::name::Labels::new(),
+            pods: homes
+                .iter()
+                .map(|home| PodRef {
+                    home: *home,
+                    group: 0,
+                    position: 0,
+                })
+                .collect(),
+            reason: Reason::Kept {
+                because: String::new(),
+            },
+        }
+    }
 
     #[test]
-    fn the_old_go_only_when_every_replacement_is_in_use() {
-        let at = |second| Timestamp::from_second(second).unwrap();
-        let ready = Some((true, false));
-        let starting = Some((false, false));
-        let failed = Some((true, true));
-        assert_eq!(fate(&[], at(0), at(9)), Fate::Finish);
-        assert_eq!(fate(&[ready, ready], at(0), at(9)), Fate::Finish);
-        assert_eq!(fate(&[ready, starting], at(0), at(9)), Fate::Wait);
-        assert!(matches!(
-            fate(&[ready, starting], at(9), at(9)),
-            Fate::Undo(_)
-        ));
-        assert!(matches!(fate(&[ready, None], at(0), at(9)), Fate::Undo(_)));
-        assert!(matches!(
-            fate(&[ready, failed], at(0), at(9)),
-            Fate::Undo(_)
-        ));
+    fn nodes_that_share_a_new_machine_go_together_and_the_rest_alone() {
+        let problem = Problem {
+            nodes: ["a", "b", "c", "d"].map(node).to_vec(),
+            ..Problem::default()
+        };
+        let plan = Plan {
+            removals: ["a", "b", "c", "d"].map(removal).to_vec(),
+            launches: vec![
+                launch(&[Home::Pending]),
+                launch(&[Home::Node(0), Home::Node(2)]),
+                launch(&[Home::Node(2), Home::Pending]),
+            ],
+            ..Plan::default()
+        };
+        let commands = split(&problem, &plan);
+        let shape: Vec<(Vec<&str>, usize)> = commands
+            .iter()
+            .map(|one| {
+                let names = one.removals.iter().map(|removal| &*removal.node);
+                (names.collect(), one.launches.len())
+            })
+            .collect();
+        assert_eq!(shape, [(vec!["a", "c"], 2), (vec!["b"], 0), (vec!["d"], 0)]);
     }
 }

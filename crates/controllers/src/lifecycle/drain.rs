@@ -7,7 +7,9 @@ use jiff::Timestamp;
 
 use super::{Observed, Step, Wake};
 use crate::clock;
-use crate::view::pods::{Owner, PodRecord};
+use crate::view::nodes::NodeRecord;
+use crate::view::pods::{DISRUPTED, Owner, PodRecord};
+use joiner_core::taints::Effect;
 
 /// How long a drain lasts at least: a pod may have been bound just before the taint was seen.
 const SHORTEST: Duration = Duration::from_secs(5);
@@ -33,7 +35,7 @@ pub(super) enum Drain {
 /// The next thing to do to empty the node. `deadline` is when every pod must be gone.
 ///
 /// karpenter: pkg/controllers/node/termination/terminator/terminator.go
-pub(super) fn next(observed: &Observed, deadline: Option<Timestamp>) -> Drain {
+pub(super) fn next(observed: &Observed, node: &NodeRecord, deadline: Option<Timestamp>) -> Drain {
     let now = observed.now;
     if let Some(step) = deadline.and_then(|deadline| force(observed, deadline)) {
         return Drain::Do(step);
@@ -47,7 +49,10 @@ pub(super) fn next(observed: &Observed, deadline: Option<Timestamp>) -> Drain {
         }
     }
     let Some(group) = groups.iter().find(|group| !group.is_empty()) else {
-        let began = observed.memory.drain_began.unwrap_or(now);
+        // The taint says when it was put there: whoever takes over counts from then. One without a time was put
+        // there by somebody else, and counts from when we first saw it.
+        let tainted = node.tainted_since(DISRUPTED, Effect::NoSchedule);
+        let began = tainted.or(observed.memory.drain_began).unwrap_or(now);
         let soonest = clock::after(began, SHORTEST);
         return if now >= soonest {
             Drain::Done

@@ -7,13 +7,15 @@ use joiner_core::name::Name;
 use joiner_core::resources;
 use joiner_core::taints::Effect;
 
-use super::{Cause, NodeChange, Observed, Step, Wake, status_or_wait, with_conditions};
+use super::{Cause, NodeChange, Observed, Step, Wake, standing, status_or_wait, with_conditions};
 use crate::clock;
-use crate::record::{MachineRecord, Truth, kinds};
+use crate::record::{MachineRecord, MachineStatus, Truth, kinds};
 use crate::view::nodes::NodeRecord;
 
 /// How often labels that somebody else changed are put right: a cloud that insists must not make us write for ever.
 const REPAIR: Duration = Duration::from_mins(5);
+/// How long a node may take to start before everything that holds it up is written down.
+const STARTING: Duration = Duration::from_secs(30);
 
 /// Taints that come and go by themselves while a node starts.
 ///
@@ -43,6 +45,12 @@ pub(super) fn step(machine: &MachineRecord, observed: &Observed) -> Step {
         return Step::Delete(Cause::NodeDeleted);
     }
     if let Some((reason, message)) = obstacle(machine, node) {
+        // Obstacles come and go while a node starts: only one that lasts is worth another write.
+        let known = machine.status.conditions.get(kinds::INITIALIZED);
+        let lasting = clock::after(node.created, STARTING);
+        if known.is_some() && now < lasting {
+            return Step::Wait(Wake::At(lasting));
+        }
         let change = (kinds::INITIALIZED, Truth::Unknown, reason, message);
         return status_or_wait(with_conditions(machine, now, [change]), Wake::OnChange);
     }
@@ -58,7 +66,24 @@ pub(super) fn step(machine: &MachineRecord, observed: &Observed) -> Step {
         "Initialized",
         String::new(),
     );
-    status_or_wait(with_conditions(machine, now, [change]), Wake::OnChange)
+    let Some(status) = with_conditions(machine, now, [change]) else {
+        return Step::Wait(Wake::OnChange);
+    };
+    Step::Status(Box::new(in_use(machine, observed, node, status)))
+}
+
+/// The status of a machine that has just come into use: everything that can be said about it, in one write.
+pub(super) fn in_use(
+    machine: &MachineRecord,
+    observed: &Observed,
+    node: &NodeRecord,
+    status: MachineStatus,
+) -> MachineStatus {
+    let machine = MachineRecord {
+        status,
+        ..machine.clone()
+    };
+    standing::of(&machine, observed, node).0
 }
 
 /// What keeps a node from being used.
@@ -122,13 +147,15 @@ pub(super) fn settled(machine: &MachineRecord, observed: &Observed) -> Step {
             .iter()
             .filter(|(key, _)| ours.contains(&&***key)),
     );
-    if change.is_empty() {
-        return Step::Wait(Wake::OnChange);
+    let repair_at = match observed.memory.repaired {
+        _ if change.is_empty() => None,
+        Some(at) if clock::since(observed.now, at) < REPAIR => Some(clock::after(at, REPAIR)),
+        _ => return Step::Node(Box::new(change)),
+    };
+    let (status, next) = standing::of(machine, observed, node);
+    if status != machine.status {
+        return Step::Status(Box::new(status));
     }
-    match observed.memory.repaired {
-        Some(at) if clock::since(observed.now, at) < REPAIR => {
-            Step::Wait(Wake::At(clock::after(at, REPAIR)))
-        }
-        _ => Step::Node(Box::new(change)),
-    }
+    let wake = [repair_at, next].into_iter().flatten().min();
+    Step::Wait(wake.map_or(Wake::OnChange, Wake::At))
 }

@@ -126,8 +126,13 @@ fn arrived(
     copy.status.capacity = bought.capacity.clone();
     copy.status.allocatable = bought.allocatable.clone();
     copy.status.price = bought.price;
-    let status = with_conditions(&copy, now, [(kinds::LAUNCHED, truth, reason, message)])
-        .unwrap_or(copy.status);
+    let mut changes = vec![(kinds::LAUNCHED, truth, reason, message)];
+    // What comes next is known already: that no node is there yet need not be a write of its own.
+    if truth == Truth::True && !machine.launched() {
+        let said = super::register::NO_NODE.to_owned();
+        changes.push((kinds::REGISTERED, Truth::Unknown, "NodeNotFound", said));
+    }
+    let status = with_conditions(&copy, now, changes).unwrap_or(copy.status);
     // Not every dialect has a place for the price: it alone is no reason to write.
     let comparable = MachineStatus {
         price: machine.status.price,

@@ -67,6 +67,8 @@ pub struct Memory {
     pub undecided: bool,
     /// The cloud was told to take it away and agreed.
     pub terminating: bool,
+    /// Since when it has been at it.
+    pub terminating_since: Option<Timestamp>,
     /// When the drain began, since we look.
     pub drain_began: Option<Timestamp>,
     /// Evictions under way, by pod identity.
@@ -136,6 +138,7 @@ impl Memory {
         match answer {
             Ok(()) => {
                 self.terminating = true;
+                self.terminating_since.get_or_insert(now);
                 self.calm();
             }
             Err(ProviderError::NotFound(_)) => self.absent(now),

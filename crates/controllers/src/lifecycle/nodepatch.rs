@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use joiner_core::name::{Labels, Name};
 use joiner_core::taints::Taint;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Value, json};
 
-use crate::view::nodes::NodeRecord;
+use crate::view::nodes::{NodeRecord, TaintTime};
 
 /// What is to change on a node.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -24,6 +25,10 @@ pub struct NodeChange {
     pub annotations: Labels,
     /// All its taints from now on; `None` leaves them alone.
     pub taints: Option<Vec<Taint>>,
+    /// When taints were added, as far as that is known.
+    pub taint_times: Vec<TaintTime>,
+    /// When taints that the node does not have yet are added; `None` if that does not matter.
+    pub taint_time: Option<Timestamp>,
     /// Taints that we do not understand and keep.
     pub strange_taints: Vec<(Name, Name, Name)>,
     /// All its finalizers from now on; `None` leaves them alone.
@@ -40,6 +45,7 @@ impl NodeChange {
             uid: node.uid.clone(),
             version: node.version,
             strange_taints: node.strange_taints.clone(),
+            taint_times: node.taint_times.clone(),
             ..Self::default()
         }
     }
@@ -103,6 +109,14 @@ impl NodeChange {
         }
     }
 
+    /// When a taint was added, in whole seconds as the API server keeps them, rounded up: nothing happens too early.
+    fn time_of(&self, taint: &Taint) -> Option<Timestamp> {
+        let known = self.taint_times.iter().find(|one| one.is_of(taint));
+        let time = known.map(|one| one.time).or(self.taint_time)?;
+        let up = i64::from(time.subsec_nanosecond() > 0);
+        Timestamp::from_second(time.as_second() + up).ok()
+    }
+
     /// As a JSON merge patch. It carries the version, so that lists are never replaced blindly.
     pub fn patch(&self, owners: &[OwnerReference]) -> Value {
         let mut metadata = json!({"uid": &*self.uid, "resourceVersion": self.version.to_string()});
@@ -129,7 +143,11 @@ impl NodeChange {
         let mut patch = json!({ "metadata": metadata });
         if let Some(taints) = &self.taints {
             let known = taints.iter().map(|taint| {
-                json!({"key": &*taint.key, "value": &*taint.value, "effect": taint.effect.to_string()})
+                let mut one = json!({"key": &*taint.key, "value": &*taint.value, "effect": taint.effect.to_string()});
+                if let Some(time) = self.time_of(taint) {
+                    one["timeAdded"] = json!(time.to_string());
+                }
+                one
             });
             let strange = self
                 .strange_taints

@@ -1,5 +1,7 @@
 //! Finding the node that a machine became, and making it ours.
 
+use std::time::Duration;
+
 use joiner_core::labels;
 use joiner_core::name::Name;
 use joiner_core::taints::{Effect, Taint};
@@ -15,6 +17,10 @@ use crate::view::nodes::NodeRecord;
 
 /// Taint that a node may come with until it is registered.
 pub(super) const UNREGISTERED: &str = "karpenter.sh/unregistered";
+/// Taint of a node that cannot take pods yet.
+const NOT_READY: &str = "node.kubernetes.io/not-ready";
+/// How long a node that has joined is given to become ready before it is registered as it is.
+const ABOUT_TO_BE_READY: Duration = Duration::from_secs(10);
 /// Label on a node that wants to keep its taints to itself.
 const DO_NOT_SYNC_TAINTS: &str = "karpenter.sh/do-not-sync-taints";
 
@@ -44,7 +50,10 @@ pub(super) fn step(machine: &MachineRecord, observed: &Observed) -> Step {
     }
     match observed.nodes.as_slice() {
         [] => missing(machine, observed, timeouts),
-        [node] => join(machine, observed, node),
+        [node] => match early(machine, observed, node) {
+            Some(at) => Step::Wait(Wake::At(at)),
+            None => join(machine, observed, node),
+        },
         several => {
             let names: Vec<&str> = several.iter().map(|node| &*node.name).collect();
             let message = format!("nodes {} all claim to be this machine", names.join(", "));
@@ -63,12 +72,36 @@ pub(super) fn step(machine: &MachineRecord, observed: &Observed) -> Step {
     }
 }
 
+/// Until when to wait for a node that is about to be ready: then it is registered and taken into use with one write
+/// each instead of two. Nobody is kept waiting, as no pod can run there before; a node that lacks a taint, or that holds
+/// everybody off until it is registered, is not waited for.
+fn early(
+    machine: &MachineRecord,
+    observed: &Observed,
+    node: &NodeRecord,
+) -> Option<jiff::Timestamp> {
+    let until = clock::after(node.created, ABOUT_TO_BE_READY);
+    let own = machine.taints.iter().chain(&machine.startup_taints);
+    let lacking = own
+        .clone()
+        .any(|taint| !node.tainted(&taint.key, taint.effect));
+    let waits = !node.ready()
+        && node.tainted(NOT_READY, Effect::NoSchedule)
+        && !lacking
+        && !node.tainted(UNREGISTERED, Effect::NoExecute)
+        && !node.owners.contains(&machine.uid.0);
+    (waits && observed.now < until).then_some(until)
+}
+
+/// What is said while no node has joined.
+pub(super) const NO_NODE: &str = "no node has joined that is this machine";
+
 fn missing(machine: &MachineRecord, observed: &Observed, timeouts: Timeouts) -> Step {
     let now = observed.now;
     let said = observed.memory.machine().map(|one| match &one.state {
         MachineState::Pending(said) => format!("the cloud says: {}", shorten(said)),
         MachineState::Stopping => "the cloud is stopping it".to_owned(),
-        _ => "no node has joined that is this machine".to_owned(),
+        _ => NO_NODE.to_owned(),
     });
     let said = said.unwrap_or_default();
     let until = clock::after(machine.created, timeouts.registration);
@@ -117,6 +150,16 @@ fn join(machine: &MachineRecord, observed: &Observed, node: &NodeRecord) -> Step
     }
     change.ensure_taints(node, &add, &[(UNREGISTERED, Effect::NoExecute)]);
     change.ensure_finalizer(node, observed.finalizer, true);
+    // What is ready already is registered and in use with the same write.
+    let mut then = node.clone();
+    if let Some(taints) = &change.taints {
+        then.taints.clone_from(taints);
+    }
+    let obstacle = super::initialize::obstacle(machine, &then);
+    if obstacle.is_none() {
+        let initialized: (Name, Name) = (labels::INITIALIZED.into(), "true".into());
+        change.ensure_labels(node, [(&initialized.0, &initialized.1)]);
+    }
     if !node.owners.contains(&machine.uid.0) {
         change.owner = Some(observed.owner.clone());
     }
@@ -139,21 +182,24 @@ fn join(machine: &MachineRecord, observed: &Observed, node: &NodeRecord) -> Step
         "Registered",
         String::new(),
     );
-    if super::initialize::obstacle(machine, node).is_none()
-        && node.labels.contains_key(labels::INITIALIZED)
-    {
-        set(
-            &mut status.conditions,
-            generation,
-            now,
-            kinds::INITIALIZED,
-            Truth::True,
-            "Initialized",
-            String::new(),
-        );
-    }
+    let (truth, reason, message) = match obstacle {
+        None => (Truth::True, "Initialized", String::new()),
+        Some((reason, message)) => (Truth::Unknown, reason, message),
+    };
+    set(
+        &mut status.conditions,
+        generation,
+        now,
+        kinds::INITIALIZED,
+        truth,
+        reason,
+        message,
+    );
     status
         .conditions
         .ensure_ready(&kinds::LIFECYCLE, generation, now);
+    if truth == Truth::True {
+        status = super::initialize::in_use(machine, observed, node, status);
+    }
     Step::Status(Box::new(status))
 }

@@ -17,8 +17,11 @@ use crate::record::{MachineRecord, MetadataChange, Truth, annotations, kinds};
 use crate::view::nodes::NodeRecord;
 use crate::view::pods::DISRUPTED;
 
-/// How often the cloud is asked whether the machine is gone.
+/// How often the cloud is asked whether the machine is gone, at first and later on.
+const SOON: Duration = Duration::from_secs(1);
 const AGAIN: Duration = Duration::from_secs(5);
+/// A machine that is gone sooner than this is not worth a word about its going.
+const QUICK: Duration = Duration::from_secs(8);
 /// How far apart two reads must be that find nothing, where a purchase may still be under way.
 const SETTLED: Duration = Duration::from_secs(30);
 /// Keeps load balancers away from a node that is being drained.
@@ -83,12 +86,16 @@ fn empty(machine: &MachineRecord, observed: &Observed, node: &NodeRecord) -> Opt
         effect: Effect::NoSchedule,
     };
     change.ensure_taints(node, &[taint], &[]);
+    change.taint_time = Some(now);
     let label: (Name, Name) = (NO_LOAD_BALANCER.into(), "karpenter".into());
     change.ensure_labels(node, [(&label.0, &label.1)]);
     if !change.is_empty() {
         return Some(Step::Node(Box::new(change)));
     }
-    if machine.registered() && machine.status.conditions.get(kinds::DRAINED).is_none() {
+    // An empty node is gone before anybody could read that it is being emptied.
+    let leaving = observed.pods.iter().any(|pod| pod.awaits_eviction(now));
+    let told = machine.status.conditions.get(kinds::DRAINED).is_some();
+    if machine.registered() && leaving && !told {
         let change = (kinds::DRAINED, Truth::Unknown, "Draining", String::new());
         let status = with_conditions(machine, now, [change]);
         return status.map(|status| Step::Status(Box::new(status)));
@@ -101,7 +108,7 @@ fn empty(machine: &MachineRecord, observed: &Observed, node: &NodeRecord) -> Opt
             _ => {}
         }
     }
-    match drain::next(observed, deadline) {
+    match drain::next(observed, node, deadline) {
         Drain::Do(step) => Some(step),
         Drain::Waiting { wake, blocked } => Some(match blocked {
             None => Step::Wait(wake),
@@ -158,7 +165,10 @@ fn remove(machine: &MachineRecord, observed: &Observed) -> Step {
         );
         return status_or_wait(with_conditions(machine, now, [change]), Wake::OnChange);
     }
+    let began = observed.memory.terminating_since.unwrap_or(now);
+    let slow = clock::since(now, began) >= QUICK;
     if observed.memory.terminating
+        && slow
         && let Some(status) = terminating(machine, now)
     {
         return Step::Status(Box::new(status));
@@ -175,9 +185,12 @@ fn remove(machine: &MachineRecord, observed: &Observed) -> Step {
     }
     if observed.memory.terminating
         && let Some(asked) = observed.memory.asked
-        && clock::since(now, asked) < AGAIN
     {
-        return Step::Wait(Wake::At(clock::after(asked, AGAIN)));
+        // Most clouds are quick: then so are we. Those that are not are asked less and less often.
+        let wait = clock::since(asked, began).clamp(SOON, AGAIN);
+        if clock::since(now, asked) < wait {
+            return Step::Wait(Wake::At(clock::after(asked, wait)));
+        }
     }
     known_id(machine, observed).map_or(Step::Find, Step::Terminate)
 }

@@ -367,3 +367,129 @@ fn a_node_that_joined_and_was_never_registered_goes_with_its_machine() {
     toy.run_until(|toy| toy.machine.is_none());
     assert!(toy.node.is_none() && toy.cloud.is_empty());
 }
+
+#[test]
+fn a_node_life_takes_few_writes() {
+    let mut toy = Toy::new();
+    // A cloud that hands out nodes as they were ordered: nothing is left to be put on them.
+    toy.change(|machine| {
+        machine.taints.clear();
+        machine.startup_taints.clear();
+    });
+    toy.consolidate_after = Some(jiff::SignedDuration::ZERO);
+    toy.run_until(|toy| toy.machine().initialized());
+    toy.run_for(Duration::from_hours(1));
+    toy.delete();
+    toy.run_until(|toy| toy.machine.is_none());
+    // Together with the object itself: eight.
+    assert_eq!(
+        toy.writes,
+        [
+            "metadata",
+            "status",
+            "node",
+            "status",
+            "node",
+            "delete node",
+            "node",
+            "release"
+        ],
+        "{:#?}",
+        toy.log
+    );
+}
+
+#[test]
+fn a_quiet_node_says_that_it_may_go() {
+    let mut toy = Toy::new();
+    toy.consolidate_after = Some(jiff::SignedDuration::from_secs(60));
+    toy.run_until(|toy| toy.machine().initialized());
+    let consolidatable = |toy: &Toy| {
+        toy.machine()
+            .status
+            .conditions
+            .is_true(kinds::CONSOLIDATABLE)
+    };
+    assert!(!consolidatable(&toy));
+    toy.run_for(Duration::from_secs(65));
+    assert!(consolidatable(&toy));
+    // A pod comes: the minute begins anew, and both are said with one write.
+    let before = toy.writes.len();
+    toy.last_pod_event = Some(toy.now);
+    toy.run_for(Duration::from_secs(30));
+    assert!(!consolidatable(&toy));
+    assert!(toy.machine().status.last_pod_event.is_some());
+    assert_eq!(toy.writes.len(), before + 1);
+    toy.run_for(Duration::from_secs(35));
+    assert!(consolidatable(&toy));
+    // Pods that come every second are not writes every second.
+    let (before, start) = (toy.writes.len(), toy.now);
+    for _ in 0..60 {
+        toy.last_pod_event = Some(toy.now);
+        toy.run_for(Duration::from_secs(1));
+    }
+    let writes = u64::try_from(toy.writes.len() - before).unwrap();
+    let seconds = crate::clock::since(toy.now, start).as_secs();
+    assert!(
+        writes > 0 && writes <= seconds / 10 + 1,
+        "{writes} writes in {seconds}s"
+    );
+    toy.consolidate_after = None;
+    toy.run_for(Duration::from_secs(1));
+    assert!(
+        toy.machine()
+            .status
+            .conditions
+            .get(kinds::CONSOLIDATABLE)
+            .is_none()
+    );
+}
+
+#[test]
+fn a_node_that_is_less_than_was_bought_says_so() {
+    let mut toy = Toy::new();
+    toy.run_until(|toy| toy.machine().initialized());
+    let found = |toy: &Toy| {
+        let conditions = &toy.machine().status.conditions;
+        conditions
+            .get(kinds::CONSISTENT_STATE_FOUND)
+            .unwrap()
+            .clone()
+    };
+    assert_eq!(found(&toy).status, Truth::True);
+    toy.node.as_mut().unwrap().capacity.set("cpu", 1000);
+    toy.run_for(Duration::from_secs(5));
+    let said = found(&toy);
+    assert_eq!(
+        (said.status, &*said.reason),
+        (Truth::False, "ConsistencyCheckFailed")
+    );
+    assert_eq!(
+        said.message,
+        "expected 2000 of resource cpu, but found 1000 (50% of expected)"
+    );
+}
+
+#[test]
+fn why_a_machine_is_to_go_stands_on_it_until_it_is_not() {
+    let mut toy = Toy::new();
+    toy.run_until(|toy| toy.machine().initialized());
+    let intent = r#"{"id":"d","cause":"Drifted","since":"2026-01-01T00:00:00Z"}"#;
+    toy.change(|machine| {
+        let key = annotations::INTENT.into();
+        machine.annotations.insert(key, intent.into());
+    });
+    toy.run_for(Duration::from_secs(2));
+    let reason = |toy: &Toy| {
+        let conditions = &toy.machine().status.conditions;
+        conditions
+            .get(kinds::DISRUPTION_REASON)
+            .map(|one| one.reason.clone())
+    };
+    assert_eq!(reason(&toy).as_deref(), Some("Drifted"));
+    toy.change(|machine| {
+        machine.annotations.remove(annotations::INTENT);
+    });
+    toy.run_for(Duration::from_secs(2));
+    assert_eq!(reason(&toy), None);
+}

@@ -57,7 +57,9 @@ impl Batch {
                     (Some(first), Some(last)) => Some((last + window.idle).min(first + window.max)),
                     _ => None,
                 };
-                let due = [gathered, state.again].into_iter().flatten().min();
+                // Whatever else calls for a plan waits for pods that are still coming: a plan without them would buy
+                // many small machines where a few large ones are cheaper.
+                let due = gathered.or(state.again);
                 if due.is_some_and(|at| at <= Instant::now()) {
                     *state = State::default();
                     return;
@@ -111,6 +113,19 @@ mod tests {
             () = batch.wait(Window::default()) => {}
         }
         assert_eq!(started.elapsed(), Duration::from_secs(10));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn another_call_for_a_plan_does_not_cut_a_batch_short() {
+        let batch = Batch::default();
+        let started = Instant::now();
+        batch.again(Duration::from_millis(300));
+        batch.add(pod("a"));
+        batch.wait(Window::default()).await;
+        assert_eq!(started.elapsed(), Duration::from_secs(1));
+        batch.again(Duration::from_millis(300));
+        batch.wait(Window::default()).await;
+        assert_eq!(started.elapsed(), Duration::from_millis(1300));
     }
 
     #[tokio::test(start_paused = true)]

@@ -38,7 +38,8 @@ fn tell(context: &Context, pod: &PodKey, severity: Severity, reason: &'static st
         name: pod.name.clone(),
         uid,
     };
-    context.events.say(&about, severity, reason, message);
+    // A pod belongs to no family; whoever has pools speaks.
+    context.speaker().say(&about, severity, reason, message);
 }
 
 /// Pods that are left out of plans.

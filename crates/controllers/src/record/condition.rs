@@ -19,6 +19,10 @@ pub mod kinds {
     pub const DRIFTED: &str = "Drifted";
     /// The machine is to go, and why.
     pub const DISRUPTION_REASON: &str = "DisruptionReason";
+    /// The node has been quiet for long enough to go if that saves money.
+    pub const CONSOLIDATABLE: &str = "Consolidatable";
+    /// The node has what was bought.
+    pub const CONSISTENT_STATE_FOUND: &str = "ConsistentStateFound";
     /// No pod is left that has to go.
     pub const DRAINED: &str = "Drained";
     /// No volume is attached any more.

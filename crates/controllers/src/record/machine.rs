@@ -30,6 +30,10 @@ pub mod annotations {
     pub const REPLACES: &str = "joiner.dev/replaces";
     /// `"true"` on a pool: it neither buys nor takes away.
     pub const PAUSED: &str = "joiner.dev/paused";
+    /// What a pool waits for and until when: a JSON list, kept so that a restart does not forget it.
+    pub const WAITING: &str = "joiner.dev/waiting";
+    /// Dollars per hour that were agreed, for people.
+    pub const PRICE: &str = "joiner.dev/price";
     /// When every pod is gone at the latest.
     pub const TERMINATION_TIMESTAMP: &str = "karpenter.sh/nodeclaim-termination-timestamp";
     /// `"true"` on a node or machine: leave it alone.

@@ -130,6 +130,8 @@ pub struct OverlayRecord {
     pub price: Option<PriceRule>,
     /// What their machines have beside what the catalogue says.
     pub capacity: Resources,
+    /// Why its settings make no sense: then it changes nothing.
+    pub invalid: Option<String>,
     /// Its conditions so far.
     pub conditions: Conditions,
 }

@@ -23,6 +23,24 @@ pub struct NodeCondition {
     pub since: Timestamp,
 }
 
+/// When a taint was added to a node, where somebody wrote that down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaintTime {
+    /// Key of the taint.
+    pub key: Name,
+    /// Effect of the taint.
+    pub effect: Effect,
+    /// When.
+    pub time: Timestamp,
+}
+
+impl TaintTime {
+    /// Whether it is about this taint.
+    pub fn is_of(&self, taint: &Taint) -> bool {
+        self.key == taint.key && self.effect == taint.effect
+    }
+}
+
 /// A node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeRecord {
@@ -42,6 +60,8 @@ pub struct NodeRecord {
     pub do_not_disrupt: bool,
     /// Taints.
     pub taints: Vec<Taint>,
+    /// When taints were added, where that is known: eviction by taint counts from then, and so do drains.
+    pub taint_times: Vec<TaintTime>,
     /// Taints with an effect that nobody knows, as they stand there: kept when the list is written.
     pub strange_taints: Vec<(Name, Name, Name)>,
     /// What its cloud calls it.
@@ -91,6 +111,17 @@ impl NodeRecord {
         }
     }
 
+    /// Since when it has this taint, if it has and somebody wrote that down.
+    pub fn tainted_since(&self, key: &str, effect: Effect) -> Option<Timestamp> {
+        let known = self
+            .taint_times
+            .iter()
+            .find(|one| &*one.key == key && one.effect == effect);
+        known
+            .filter(|_| self.tainted(key, effect))
+            .map(|one| one.time)
+    }
+
     /// Whether it has this taint, whatever its value.
     pub fn tainted(&self, key: &str, effect: Effect) -> bool {
         self.taints
@@ -107,14 +138,19 @@ pub fn lower_node(node: core::Node) -> NodeRecord {
     let given = metadata.annotations.unwrap_or_default();
     let mut taints = Vec::new();
     let mut strange_taints = Vec::new();
+    let mut taint_times = Vec::new();
     for taint in spec.taints.into_iter().flatten() {
         let value: Name = taint.value.unwrap_or_default().into();
         match taint.effect.parse() {
-            Ok(effect) => taints.push(Taint {
-                key: taint.key.into(),
-                value,
-                effect,
-            }),
+            Ok(effect) => {
+                let key: Name = taint.key.into();
+                taint_times.extend(taint.time_added.map(|time| TaintTime {
+                    key: key.clone(),
+                    effect,
+                    time: time.0,
+                }));
+                taints.push(Taint { key, value, effect });
+            }
             Err(_) => strange_taints.push((taint.key.into(), value, taint.effect.into())),
         }
     }
@@ -131,6 +167,7 @@ pub fn lower_node(node: core::Node) -> NodeRecord {
             .get(annotations::DO_NOT_DISRUPT)
             .is_some_and(|text| text == "true"),
         taints,
+        taint_times,
         strange_taints,
         provider_id: spec.provider_id.unwrap_or_default().into(),
         system_uuid: status

@@ -130,6 +130,13 @@ impl World {
             {
                 continue;
             }
+            // karpenter: a node whose machine is being stopped is empty and counts no more, not against budgets either.
+            let stopping = |one: &MachineRecord| {
+                one.deleting.is_some() && one.status.conditions.is_true(kinds::INSTANCE_TERMINATING)
+            };
+            if machine.is_some_and(|one| stopping(one)) {
+                continue;
+            }
             if let Some(machine) = machine {
                 snapshot
                     .machines

@@ -48,7 +48,11 @@ struct Listing<K> {
 pub struct Store<T: Stored> {
     objects: BTreeMap<T::Key, Arc<T>>,
     tombstones: BTreeMap<Name, Timestamp>,
-    listing: Option<Listing<T::Key>>,
+    /// Lists under way, by source: several may feed one store, each with its own part of the objects.
+    listings: BTreeMap<Name, Listing<T::Key>>,
+    /// Which source an object was last seen by; what we wrote ourselves has none yet.
+    origins: BTreeMap<T::Key, Name>,
+    sources: BTreeSet<Name>,
     doubtful: BTreeSet<T::Key>,
 }
 
@@ -57,7 +61,9 @@ impl<T: Stored> Default for Store<T> {
         Store {
             objects: BTreeMap::new(),
             tombstones: BTreeMap::new(),
-            listing: None,
+            listings: BTreeMap::new(),
+            origins: BTreeMap::new(),
+            sources: BTreeSet::new(),
             doubtful: BTreeSet::new(),
         }
     }
@@ -84,10 +90,18 @@ impl<T: Stored> Store<T> {
         self.objects.is_empty()
     }
 
-    /// Takes in what was seen or written.
-    pub fn apply(&mut self, object: T) -> Outcome<T> {
+    /// Takes in what was seen by a source, or written by ourselves: then `source` is empty.
+    pub fn apply(&mut self, object: T, source: &str) -> Outcome<T> {
         let key = object.key();
-        if let Some(listing) = &mut self.listing {
+        if !source.is_empty()
+            && self
+                .origins
+                .get(&key)
+                .is_none_or(|known| &**known != source)
+        {
+            self.origins.insert(key.clone(), source.into());
+        }
+        if let Some(listing) = self.listings.get_mut(source) {
             listing.keys.insert(key.clone());
             listing.newest = listing.newest.max(object.version());
         }
@@ -122,30 +136,44 @@ impl<T: Stored> Store<T> {
             .get(key)
             .is_some_and(|known| known.uid() == uid)
         {
+            self.origins.remove(key);
             return self.objects.remove(key);
         }
         None
     }
 
     /// A new list begins.
-    pub fn start(&mut self) {
-        self.listing = Some(Listing {
+    pub fn start(&mut self, source: &str) {
+        self.sources.insert(source.into());
+        let listing = Listing {
             keys: BTreeSet::new(),
             newest: 0,
-        });
+        };
+        self.listings.insert(source.into(), listing);
     }
 
     /// The list is complete: what it does not have is gone, unless it is newer than anything in the list. Then the list
     /// may simply be old, and the object is doubtful until the watch or a read decides. What is there but cannot be read
     /// any more stays as it was last understood. Returns what is gone.
-    pub fn complete(&mut self, now: Timestamp, unreadable: impl Fn(&Name) -> bool) -> Vec<Arc<T>> {
-        let Some(listing) = self.listing.take() else {
+    pub fn complete(
+        &mut self,
+        source: &str,
+        now: Timestamp,
+        unreadable: impl Fn(&Name) -> bool,
+    ) -> Vec<Arc<T>> {
+        let Some(listing) = self.listings.remove(source) else {
             return Vec::new();
+        };
+        // What another source has seen is none of this one's business.
+        let own = |key: &T::Key| {
+            self.origins
+                .get(key)
+                .is_none_or(|origin| &**origin == source)
         };
         let absent: Vec<Arc<T>> = self
             .objects
             .iter()
-            .filter(|(key, _)| !listing.keys.contains(key))
+            .filter(|(key, _)| !listing.keys.contains(key) && own(key))
             .map(|(_, object)| object.clone())
             .collect();
         let mut gone = Vec::new();
@@ -153,7 +181,9 @@ impl<T: Stored> Store<T> {
             if unreadable(object.uid()) {
                 continue;
             }
-            if object.version() > listing.newest {
+            // What nobody has seen yet may belong to another source.
+            let unseen = self.sources.len() > 1 && !self.origins.contains_key(&object.key());
+            if unseen || object.version() > listing.newest {
                 self.doubtful.insert(object.key());
             } else {
                 gone.extend(self.remove(&object.key(), object.uid(), now));
@@ -192,6 +222,8 @@ mod tests {
         Thing(name, uid.into(), version)
     }
 
+    const SOURCE: &str = "things";
+
     fn now() -> Timestamp {
         Timestamp::UNIX_EPOCH
     }
@@ -199,11 +231,11 @@ mod tests {
     #[test]
     fn an_object_is_never_replaced_by_an_older_self() {
         let mut store = Store::default();
-        store.apply(thing("a", "1", 5));
-        assert_eq!(store.apply(thing("a", "1", 4)), Outcome::Ignored);
-        assert_eq!(store.apply(thing("a", "1", 5)), Outcome::Ignored);
+        store.apply(thing("a", "1", 5), SOURCE);
+        assert_eq!(store.apply(thing("a", "1", 4), SOURCE), Outcome::Ignored);
+        assert_eq!(store.apply(thing("a", "1", 5), SOURCE), Outcome::Ignored);
         assert!(matches!(
-            store.apply(thing("a", "1", 6)),
+            store.apply(thing("a", "1", 6), SOURCE),
             Outcome::Applied { before: Some(_) }
         ));
     }
@@ -211,11 +243,11 @@ mod tests {
     #[test]
     fn a_deleted_object_does_not_come_back_but_its_name_may() {
         let mut store = Store::default();
-        store.apply(thing("a", "1", 5));
+        store.apply(thing("a", "1", 5), SOURCE);
         assert!(store.remove(&"a", &"1".into(), now()).is_some());
-        assert_eq!(store.apply(thing("a", "1", 7)), Outcome::Ignored);
+        assert_eq!(store.apply(thing("a", "1", 7), SOURCE), Outcome::Ignored);
         assert!(matches!(
-            store.apply(thing("a", "2", 8)),
+            store.apply(thing("a", "2", 8), SOURCE),
             Outcome::Applied { before: None }
         ));
         assert_eq!(store.remove(&"a", &"1".into(), now()), None);
@@ -225,15 +257,36 @@ mod tests {
     #[test]
     fn a_list_removes_what_it_lacks_but_not_what_is_newer_than_it() {
         let mut store = Store::default();
-        store.apply(thing("old", "1", 5));
-        store.apply(thing("own", "2", 20));
-        store.start();
-        store.apply(thing("other", "3", 10));
-        let gone = store.complete(now(), |_| false);
+        store.apply(thing("old", "1", 5), SOURCE);
+        store.apply(thing("own", "2", 20), SOURCE);
+        store.start(SOURCE);
+        store.apply(thing("other", "3", 10), SOURCE);
+        let gone = store.complete(SOURCE, now(), |_| false);
         assert_eq!(gone.iter().map(|one| one.0).collect::<Vec<_>>(), ["old"]);
         assert_eq!(store.doubtful().collect::<Vec<_>>(), [&"own"]);
-        store.apply(thing("own", "2", 21));
+        store.apply(thing("own", "2", 21), SOURCE);
         assert_eq!(store.doubtful().count(), 0);
+    }
+
+    #[test]
+    fn a_list_of_one_source_says_nothing_about_what_another_has_seen() {
+        let mut store = Store::default();
+        for (source, name) in [("red", "a"), ("blue", "b")] {
+            store.start(source);
+            store.apply(thing(name, name, 5), source);
+            assert!(store.complete(source, now(), |_| false).is_empty());
+        }
+        store.apply(thing("own", "own", 6), "");
+        assert_eq!(store.len(), 3);
+        // Both list at once, and one of them has lost its object.
+        store.start("red");
+        store.start("blue");
+        store.apply(thing("b", "b", 7), "blue");
+        store.apply(thing("c", "c", 9), "red");
+        let gone = store.complete("red", now(), |_| false);
+        assert_eq!(gone.iter().map(|one| one.0).collect::<Vec<_>>(), ["a"]);
+        assert!(store.complete("blue", now(), |_| false).is_empty());
+        assert_eq!(store.doubtful().collect::<Vec<_>>(), [&"own"]);
     }
 
     #[test]

@@ -104,17 +104,18 @@ fn take<T: Stored>(
     store: &mut Store<T>,
     unreadable: &mut Unreadable,
     event: Event<T>,
+    source: &str,
     now: Timestamp,
 ) -> Vec<Change<T>> {
     match event {
         Event::Started => {
-            store.start();
+            store.start(source);
             Vec::new()
         }
         Event::Listed(object) | Event::Changed(object) => {
             unreadable.remove(object.uid());
             let key = object.key();
-            match store.apply(object) {
+            match store.apply(object, source) {
                 Outcome::Applied { before } => vec![Change {
                     before,
                     after: store.get(&key).cloned(),
@@ -131,7 +132,7 @@ fn take<T: Stored>(
             }]
         }
         Event::Complete => store
-            .complete(now, |uid| unreadable.contains_key(uid))
+            .complete(source, now, |uid| unreadable.contains_key(uid))
             .into_iter()
             .map(|object| Change {
                 before: Some(object),
@@ -219,15 +220,15 @@ impl World {
         touched.extend(match sighting {
             Sighting::Pool(event) => {
                 self.mark(source, &event);
-                self.take_pool(event, now)
+                self.take_pool(event, source, now)
             }
             Sighting::Machine(event) => {
                 self.mark(source, &event);
-                self.take_machine(event, now)
+                self.take_machine(event, source, now)
             }
             Sighting::Class(event) => {
                 self.mark(source, &event);
-                take(&mut self.classes, &mut self.unreadable, event, now)
+                take(&mut self.classes, &mut self.unreadable, event, source, now)
                     .iter()
                     .filter_map(Change::any)
                     .map(|class| Touched::Class(class.key.clone()))
@@ -235,12 +236,12 @@ impl World {
             }
             Sighting::Overlay(event) => {
                 self.mark(source, &event);
-                let changes = take(&mut self.overlays, &mut self.unreadable, event, now);
+                let changes = take(&mut self.overlays, &mut self.unreadable, event, source, now);
                 changes.iter().map(|_| Touched::Terms).collect()
             }
             Sighting::Buffer(event) => {
                 self.mark(source, &event);
-                let changes = take(&mut self.buffers, &mut self.unreadable, event, now);
+                let changes = take(&mut self.buffers, &mut self.unreadable, event, source, now);
                 let buffers = &self.buffers;
                 self.rooms.retain(|key, _| buffers.get(key).is_some());
                 changes.iter().map(|_| Touched::Terms).collect()
@@ -249,8 +250,13 @@ impl World {
         touched
     }
 
-    pub(super) fn take_pool(&mut self, event: Event<PoolRecord>, now: Timestamp) -> Vec<Touched> {
-        take(&mut self.pools, &mut self.unreadable, event, now)
+    pub(super) fn take_pool(
+        &mut self,
+        event: Event<PoolRecord>,
+        source: &str,
+        now: Timestamp,
+    ) -> Vec<Touched> {
+        take(&mut self.pools, &mut self.unreadable, event, source, now)
             .iter()
             .filter_map(Change::any)
             .map(|pool| Touched::Pool(pool.id().clone()))
@@ -260,10 +266,11 @@ impl World {
     pub(super) fn take_machine(
         &mut self,
         event: Event<MachineRecord>,
+        source: &str,
         now: Timestamp,
     ) -> Vec<Touched> {
         let mut touched = Vec::new();
-        for change in take(&mut self.machines, &mut self.unreadable, event, now) {
+        for change in take(&mut self.machines, &mut self.unreadable, event, source, now) {
             if let Some(node) = change
                 .before
                 .as_ref()
@@ -285,9 +292,14 @@ impl World {
         touched
     }
 
-    pub(super) fn take_node(&mut self, event: Event<NodeRecord>, now: Timestamp) -> Vec<Touched> {
+    pub(super) fn take_node(
+        &mut self,
+        event: Event<NodeRecord>,
+        source: &str,
+        now: Timestamp,
+    ) -> Vec<Touched> {
         let mut touched = Vec::new();
-        for change in take(&mut self.nodes, &mut self.unreadable, event, now) {
+        for change in take(&mut self.nodes, &mut self.unreadable, event, source, now) {
             let Some(node) = change.any() else { continue };
             if change.after.is_none() {
                 self.pod_events.remove(&node.name);
@@ -316,7 +328,7 @@ impl World {
         macro_rules! plain {
             ($store:ident, $event:expr, $touched:expr) => {{
                 self.mark(source, &$event);
-                let changes = take(&mut self.$store, &mut self.unreadable, $event, now);
+                let changes = take(&mut self.$store, &mut self.unreadable, $event, source, now);
                 changes.iter().flat_map($touched).collect()
             }};
         }
@@ -324,11 +336,11 @@ impl World {
             Observation::Pod(event) => {
                 self.mark(source, &event);
                 let event = self.trim(event);
-                self.take_pod(event, now)
+                self.take_pod(event, source, now)
             }
             Observation::Node(event) => {
                 self.mark(source, &event);
-                self.take_node(event, now)
+                self.take_node(event, source, now)
             }
             Observation::DaemonSet(event) => plain!(daemon_sets, event, |_| [Touched::Terms]),
             Observation::Budget(event) => plain!(budgets, event, |_| []),
@@ -339,7 +351,13 @@ impl World {
             Observation::CsiNode(event) => plain!(csi_nodes, event, |_| []),
             Observation::Attachment(event) => {
                 self.mark(source, &event);
-                let changes = take(&mut self.attachments, &mut self.unreadable, event, now);
+                let changes = take(
+                    &mut self.attachments,
+                    &mut self.unreadable,
+                    event,
+                    source,
+                    now,
+                );
                 let nodes = changes
                     .iter()
                     .filter_map(Change::any)
@@ -364,10 +382,10 @@ impl World {
         }
     }
 
-    fn take_pod(&mut self, event: Event<PodRecord>, now: Timestamp) -> Vec<Touched> {
+    fn take_pod(&mut self, event: Event<PodRecord>, source: &str, now: Timestamp) -> Vec<Touched> {
         let listed = matches!(event, Event::Listed(_));
         let mut touched = Vec::new();
-        for change in take(&mut self.pods, &mut self.unreadable, event, now) {
+        for change in take(&mut self.pods, &mut self.unreadable, event, source, now) {
             if let Some(before) = &change.before
                 && let Some(node) = &before.node
                 && let Some(keys) = self.pods_by_node.get_mut(node)
@@ -396,8 +414,9 @@ impl World {
                     let last = self.pod_events.entry(node.clone()).or_insert(when);
                     *last = when.max(*last);
                 }
-                if let Some(machine) = self.machines_by_node.get(node) {
-                    touched.push(Touched::Machine(machine.clone()));
+                match self.machines_by_node.get(node) {
+                    Some(machine) => touched.push(Touched::Machine(machine.clone())),
+                    None => touched.push(Touched::Room),
                 }
             }
         }

@@ -23,7 +23,7 @@ use joiner_controllers::dialects::karpetrack::{
 };
 use joiner_controllers::lease::LeaseOptions;
 use joiner_controllers::record::ClassRecord;
-use joiner_controllers::{Engine, EngineOptions, Settings};
+use joiner_controllers::{Decide, Engine, EngineOptions, Settings};
 use joiner_providers::http::Http;
 use joiner_providers::rackspace::{Rackspace, RackspaceOptions};
 use joiner_providers::{Provider, ProviderError};
@@ -56,6 +56,10 @@ impl ClassFactory for Space {
         CLOUDSPACE
     }
 
+    fn has_objects(&self) -> bool {
+        false
+    }
+
     async fn build(
         &self,
         class: &ClassRecord,
@@ -76,6 +80,8 @@ pub struct World {
     pub cloud: RackspaceCloud,
     pub engine: Option<Engine>,
     pub options: KarpetrackOptions,
+    pub settings: Settings,
+    pub decide: Option<Arc<dyn Decide>>,
     running: tokio::task::JoinHandle<()>,
 }
 
@@ -94,6 +100,15 @@ impl World {
     }
 
     pub fn with(cloud: RackspaceCloudOptions, options: KarpetrackOptions) -> Self {
+        Self::deciding(cloud, options, Settings::default(), None)
+    }
+
+    pub fn deciding(
+        cloud: RackspaceCloudOptions,
+        options: KarpetrackOptions,
+        settings: Settings,
+        decide: Option<Arc<dyn Decide>>,
+    ) -> Self {
         // What happened, for a test that fails: RUST_LOG=info cargo test.
         let _ = tracing_subscriber::fmt()
             .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
@@ -119,6 +134,8 @@ impl World {
             cloud,
             engine: None,
             options,
+            settings,
+            decide,
             running,
         };
         world.engine = Some(world.engine("first"));
@@ -141,10 +158,10 @@ impl World {
                 clock: Arc::new(WorldClock(clock)),
                 settings: Settings {
                     seed: identity.len() as u64,
-                    ..Settings::default()
+                    ..self.settings.clone()
                 },
                 lease: Some(LeaseOptions::new("kube-system", "karpetrack", identity)),
-                decide: None,
+                decide: self.decide.clone(),
                 clients,
             },
             &mut Registry::default(),

@@ -17,11 +17,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use joiner_controllers::clients::{Clients, Fence};
 use joiner_controllers::clock::Clock;
-use joiner_controllers::dialect::{ClassFactory, ClassKind, Secrets};
+use joiner_controllers::dialect::{ClassFactory, ClassKind, Dialect, Secrets};
 use joiner_controllers::dialects::karpenter::Karpenter;
 use joiner_controllers::lease::LeaseOptions;
+use joiner_controllers::metrics::Invariant;
 use joiner_controllers::record::ClassRecord;
-use joiner_controllers::{Engine, EngineOptions, Settings};
+use joiner_controllers::{Decide, Engine, EngineOptions, Settings};
 use joiner_providers::{Provider, ProviderError};
 use joiner_sim::api::Local;
 use joiner_sim::clouds::sim::{SimCloud, SimCloudOptions, built_in};
@@ -45,21 +46,29 @@ impl Clock for WorldClock {
     }
 }
 
-/// Every class is the one cloud of this world.
-struct OneCloud(SimCloud);
+/// Every class of a kind is one cloud, but for those called `broken`.
+pub struct OneCloud(pub ClassKind, pub SimCloud);
 
 #[async_trait]
 impl ClassFactory for OneCloud {
     fn kind(&self) -> ClassKind {
-        SIM
+        self.0.clone()
+    }
+
+    fn has_objects(&self) -> bool {
+        self.0 == SIM
     }
 
     async fn build(
         &self,
-        _: &ClassRecord,
+        class: &ClassRecord,
         _: &dyn Secrets,
     ) -> Result<Arc<dyn Provider>, ProviderError> {
-        Ok(Arc::new(self.0.clone()))
+        if &*class.key.name == "broken" {
+            let said = "spec.catalog: there is no ConfigMap default/types".to_owned();
+            return Err(ProviderError::Invalid(said));
+        }
+        Ok(Arc::new(self.1.clone()))
     }
 }
 
@@ -69,6 +78,7 @@ pub struct World {
     pub engine: Option<Engine>,
     pub clouds: tokio::task::JoinHandle<()>,
     pub settings: Settings,
+    pub decide: Option<Arc<dyn Decide>>,
 }
 
 impl World {
@@ -110,6 +120,7 @@ impl World {
             engine: None,
             clouds,
             settings,
+            decide: None,
         };
         world.engine = Some(world.engine("first"));
         world
@@ -117,18 +128,32 @@ impl World {
 
     /// Another engine on the same cluster.
     pub fn engine(&self, identity: &str) -> Engine {
+        let karpenter = |clients: &Clients| -> Vec<Arc<dyn Dialect>> {
+            vec![Arc::new(Karpenter::new(clients.clone(), vec![SIM]))]
+        };
+        let cloud: Arc<dyn ClassFactory> = Arc::new(OneCloud(SIM, self.cloud.clone()));
+        self.engine_of(identity, karpenter, vec![cloud])
+    }
+
+    /// Another engine on the same cluster that speaks something else.
+    pub fn engine_of(
+        &self,
+        identity: &str,
+        dialects: impl Fn(&Clients) -> Vec<Arc<dyn Dialect>>,
+        classes: Vec<Arc<dyn ClassFactory>>,
+    ) -> Engine {
         let clients = Clients::over(self.cluster.server(), Fence::closed());
         Engine::start(
             EngineOptions {
-                dialects: vec![Arc::new(Karpenter::new(clients.clone(), vec![SIM]))],
-                classes: vec![Arc::new(OneCloud(self.cloud.clone()))],
+                dialects: dialects(&clients),
+                classes,
                 clock: Arc::new(WorldClock(self.api().clock().clone())),
                 settings: Settings {
                     seed: identity.len() as u64,
                     ..self.settings.clone()
                 },
                 lease: Some(LeaseOptions::new("kube-system", "joiner", identity)),
-                decide: None,
+                decide: self.decide.clone(),
                 clients,
             },
             &mut Registry::default(),
@@ -258,6 +283,12 @@ impl World {
 
     pub async fn stop(mut self) {
         if let Some(engine) = self.engine.take() {
+            let violations = &engine.context().metrics.violations;
+            for invariant in ["S1", "S3", "S5", "S15", "S22", "S25"] {
+                let invariant = invariant.to_owned();
+                let found = violations.get_or_create(&Invariant { invariant }).get();
+                assert_eq!(found, 0, "a promise did not hold");
+            }
             engine.stop().await;
         }
         self.clouds.abort();

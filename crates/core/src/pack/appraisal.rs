@@ -10,6 +10,8 @@ use super::worth::{MAX_KINDS, Values, Ware, appraise};
 const MAX_GROUPS: usize = 8;
 /// Into how many grades pods are sorted by the bargains that can hold them.
 const MAX_GRADES: usize = 6;
+/// How many kinds grades may make while packing.
+const PACKING_KINDS: usize = 12;
 /// How many bargains are looked at for that.
 const GRADING: usize = 15;
 /// How many of the smallest pods of a kind are remembered one by one.
@@ -36,20 +38,30 @@ pub(crate) struct Appraisal {
 impl Appraisal {
     /// Appraises what is left to be packed.
     pub(crate) fn new(context: &Context<'_, '_>, left: &[u32]) -> Self {
-        Self::with_groups(context, left, &host_groups(context, left))
+        Self::with_groups(context, left, &host_groups(context, left), PACKING_KINDS)
+    }
+
+    /// The same, telling more kinds apart: closer, and slower.
+    pub(crate) fn fine(context: &Context<'_, '_>, left: &[u32]) -> Self {
+        Self::with_groups(context, left, &host_groups(context, left), MAX_KINDS)
     }
 
     /// Appraises what is left to be packed, as if only resources were scarce.
     pub(crate) fn plain(context: &Context<'_, '_>, left: &[u32]) -> Self {
-        Self::with_groups(context, left, &[])
+        Self::with_groups(context, left, &[], MAX_KINDS)
     }
 
     /// Appraises twice: first by what pods may use, then also by which of the bargains found can hold them at all. A
     /// pod that only fits machines that are no bargain is worth more for its size.
-    fn with_groups(context: &Context<'_, '_>, left: &[u32], groups: &[(u32, u16)]) -> Self {
+    fn with_groups(
+        context: &Context<'_, '_>,
+        left: &[u32],
+        groups: &[(u32, u16)],
+        most: usize,
+    ) -> Self {
         let coarse = Self::by(context, left, groups, Kinds::by_set(context, left));
         let sets = coarse.sets;
-        let grades = (MAX_KINDS / sets.max(1)).min(MAX_GRADES);
+        let grades = (most / sets.max(1)).min(MAX_GRADES);
         if grades < 2 {
             return coarse;
         }

@@ -3,6 +3,7 @@
 
 use super::bins::{Context, Packing};
 use super::caps;
+use super::intern::FixedMap;
 use super::profile::NO_CAP;
 
 /// How many open machines are looked at for one pod. More do not pay for their time: the best of this many is near the
@@ -20,16 +21,15 @@ struct Bid {
     column: u32,
 }
 
-/// Packs what has no machine yet; returns how many bids were asked for.
-pub(crate) fn pack(context: &mut Context<'_, '_>, packing: &mut Packing) -> u64 {
-    let mut bids = 0;
+/// Packs what has no machine yet.
+pub(crate) fn pack(context: &mut Context<'_, '_>, packing: &mut Packing) {
     let mut cursor = 0;
     for lot in order(context, packing) {
         if context.is_near(lot) {
             continue;
         }
         while packing.left[lot as usize] > 0 {
-            let open = best_open(context, packing, lot, &mut cursor, &mut bids);
+            let open = best_open(context, packing, lot, &mut cursor);
             let set = context.lots[lot as usize].set;
             let requests = context.requests(lot);
             let alone = context
@@ -54,19 +54,29 @@ pub(crate) fn pack(context: &mut Context<'_, '_>, packing: &mut Packing) -> u64 
         }
     }
     context.downsize(packing);
-    bids
 }
 
-/// Pods that keep apart from many others come first, since they need the hosts; then the largest.
-fn order(context: &Context<'_, '_>, packing: &Packing) -> Vec<u32> {
-    let mut crowds: super::intern::FixedMap<u32, u64> = super::intern::FixedMap::default();
-    for (lot, left) in packing.left.iter().enumerate() {
+/// How many hosts the pods that keep apart need at least: those of the group that needs most.
+pub(crate) fn hosts_needed(context: &Context<'_, '_>, left: &[u32]) -> u64 {
+    crowds(context, left).values().copied().max().unwrap_or(0)
+}
+
+/// How many hosts each group of pods that keep apart needs.
+fn crowds(context: &Context<'_, '_>, left: &[u32]) -> FixedMap<u32, u64> {
+    let mut crowds: FixedMap<u32, u64> = FixedMap::default();
+    for (lot, left) in left.iter().enumerate() {
         for cap in &context.level(lot as u32).caps {
             if cap.matched && cap.most != NO_CAP && cap.most > 0 {
                 *crowds.entry(cap.group).or_insert(0) += u64::from(*left) / u64::from(cap.most);
             }
         }
     }
+    crowds
+}
+
+/// Pods that keep apart from many others come first, since they need the hosts; then the largest.
+fn order(context: &Context<'_, '_>, packing: &Packing) -> Vec<u32> {
+    let crowds = crowds(context, &packing.left);
     let most = crowds.values().copied().max().unwrap_or(0);
     let crowded = |lot: u32| {
         let caps = context.level(lot).caps.iter();
@@ -84,7 +94,6 @@ fn best_open(
     packing: &Packing,
     lot: u32,
     cursor: &mut usize,
-    bids: &mut u64,
 ) -> Option<Bid> {
     let count = packing.bins.len();
     let looked_at = count.min(LOOKED_AT);
@@ -101,7 +110,6 @@ fn best_open(
             best = Some(bid);
         }
     }
-    *bids += looked_at as u64;
     if count > LOOKED_AT {
         *cursor = (*cursor + looked_at / 2) % count;
     }

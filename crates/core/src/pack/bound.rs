@@ -47,7 +47,7 @@ pub(crate) fn lower_bound(
         .collect();
     // A node that is there can take some of every group that keeps apart: with nodes, groups are left out.
     let appraisal = if hosts.is_empty() {
-        Appraisal::new(&context, &counts)
+        Appraisal::fine(&context, &counts)
     } else {
         Appraisal::plain(&context, &counts)
     };

@@ -92,20 +92,8 @@ impl<'p> Compiled<'p> {
 
     /// Reads a problem; wishes that weigh less than `least_weight` are not heard.
     pub(crate) fn hearing(problem: &'p Problem, least_weight: i32) -> Self {
-        let mut table = Table::new();
-        let specs = || {
-            let bound = problem.nodes.iter().flat_map(|node| &node.pods);
-            problem.pods.iter().chain(bound).map(|pod| &*pod.spec)
-        };
+        let (table, shapes) = survey(problem);
         let daemons = || problem.daemon_sets.iter().map(|one| &*one.spec);
-        let mut shapes: Interner<Shape<'p>> = Interner::default();
-        for spec in specs() {
-            table.cover(&spec.requests);
-            shapes.id(Shape(spec));
-        }
-        for spec in daemons() {
-            table.cover(&spec.requests);
-        }
         let mut keys = Keys::collect(shapes.iter().map(|shape| shape.0).chain(daemons()));
         let mut groups = Groups::default();
         groups.learn_ports(shapes.iter().map(|shape| shape.0).chain(daemons()));
@@ -150,33 +138,14 @@ impl<'p> Compiled<'p> {
             &ports,
             &mut cell_of,
         );
-        let over_columns = |test: &dyn Fn(&Column) -> bool| {
-            let mut bits = Bits::empty(columns.len());
-            for (index, column) in columns.iter().enumerate() {
-                if test(column) {
-                    bits.insert(index);
-                }
-            }
-            bits
-        };
         let demand_columns = demand_offers
             .iter()
-            .map(|offers| over_columns(&|column| offers.contains(column.offer as usize)))
+            .map(|offers| over_columns(&columns, |column| offers.contains(column.offer as usize)))
             .collect();
-        let cell_columns = (0..cells.len())
-            .map(|cell| over_columns(&|column| column.cell == cell as u32))
+        let cell_columns = (0..cells.len() as u32)
+            .map(|cell| over_columns(&columns, |column| column.cell == cell))
             .collect();
-        let mut weights: Vec<i32> = pools
-            .iter()
-            .map(|pool| problem.pools[pool.index as usize].weight)
-            .collect();
-        weights.sort_unstable_by(|a, b| b.cmp(a));
-        weights.dedup();
-        let weight = |column: &Column| problem.pools[column.pool as usize].weight;
-        let tiers = weights
-            .iter()
-            .map(|tier| over_columns(&|column| weight(column) == *tier))
-            .collect();
+        let tiers = tiers(problem, &pools, &columns);
         Compiled {
             problem,
             table,
@@ -214,6 +183,43 @@ impl<'p> Compiled<'p> {
             Home::Node(node) => &self.problem.nodes[node as usize].pods[group as usize],
         }
     }
+}
+
+/// Resources and shapes of pods, bound ones included.
+fn survey(problem: &Problem) -> (Table, Interner<Shape<'_>>) {
+    let mut table = Table::new();
+    let mut shapes = Interner::default();
+    let bound = problem.nodes.iter().flat_map(|node| &node.pods);
+    for pod in problem.pods.iter().chain(bound) {
+        table.cover(&pod.spec.requests);
+        shapes.id(Shape(&pod.spec));
+    }
+    for daemon in &problem.daemon_sets {
+        table.cover(&daemon.spec.requests);
+    }
+    (table, shapes)
+}
+
+fn over_columns(columns: &[Column], test: impl Fn(&Column) -> bool) -> Bits {
+    let mut bits = Bits::empty(columns.len());
+    for (index, column) in columns.iter().enumerate() {
+        if test(column) {
+            bits.insert(index);
+        }
+    }
+    bits
+}
+
+/// Columns by weight of their pool, heaviest first.
+fn tiers(problem: &Problem, pools: &[PoolTerms], columns: &[Column]) -> Vec<Bits> {
+    let weight = |pool: u32| problem.pools[pool as usize].weight;
+    let mut weights: Vec<i32> = pools.iter().map(|pool| weight(pool.index)).collect();
+    weights.sort_unstable_by(|a, b| b.cmp(a));
+    weights.dedup();
+    weights
+        .iter()
+        .map(|tier| over_columns(columns, |column| weight(column.pool) == *tier))
+        .collect()
 }
 
 fn profile_all<'p>(

@@ -3,6 +3,7 @@
 
 use super::assign::share_of;
 use super::bins::{Context, Packing};
+use super::finder::Finder;
 use super::vector::Vector;
 
 /// Which machine is opened for a pod that fits no open one.
@@ -12,6 +13,8 @@ pub(crate) enum Opening {
     BestShare,
     /// The cheapest that holds everything that is left, or else as `BestShare`.
     OneForAll,
+    /// The cheapest that holds the pod: what an autoscaler without a plan does.
+    Cheapest,
     /// The one that holds most pods of the kind: few nodes, where nodes are what is scarce.
     Largest,
 }
@@ -19,20 +22,22 @@ pub(crate) enum Opening {
 /// Packs what has no machine yet.
 pub(crate) fn pack(context: &mut Context<'_, '_>, packing: &mut Packing, opening: Opening) {
     let order = context.by_size();
-    let floors = floors(context, &order);
     let mut total = Vector::ZERO;
     for lot in order.iter().filter(|lot| !context.is_near(**lot)) {
         let count = i64::from(packing.left[*lot as usize]);
         total.add(&context.requests(*lot).times(count));
     }
-    let mut open: Vec<u32> = (0..packing.bins.len() as u32).collect();
-    for (position, lot) in order.iter().copied().enumerate() {
+    let mut finder = Finder::default();
+    for index in 0..packing.bins.len() {
+        finder.push(&free(context, packing, index));
+    }
+    for lot in order {
         if context.is_near(lot) {
             continue;
         }
         let before = packing.left[lot as usize];
         if before > 0 {
-            into_open(context, packing, &mut open, lot, &floors[position]);
+            into_open(context, packing, &mut finder, lot);
         }
         let packed = i64::from(before - packing.left[lot as usize]);
         total.subtract(&context.requests(lot).times(packed));
@@ -48,7 +53,7 @@ pub(crate) fn pack(context: &mut Context<'_, '_>, packing: &mut Packing, opening
             }
             context.put(packing, bin, lot, take);
             total.subtract(&context.requests(lot).times(i64::from(take)));
-            open.push(bin as u32);
+            finder.push(&free(context, packing, bin));
         }
         // What found no machine does not count towards what the next one should hold.
         let left = i64::from(packing.left[lot as usize]);
@@ -57,55 +62,30 @@ pub(crate) fn pack(context: &mut Context<'_, '_>, packing: &mut Packing, opening
     context.downsize(packing);
 }
 
-/// The least that any lot from a position on requests: a machine with less room than that is full.
-fn floors(context: &Context<'_, '_>, order: &[u32]) -> Vec<Vector> {
-    let mut floors = vec![Vector::ZERO; order.len()];
-    let mut least: Option<Vector> = None;
-    for (floor, lot) in floors.iter_mut().zip(order).rev() {
-        let requests = context.requests(*lot);
-        let lower = least.map_or(*requests, |mut lower| {
-            for (a, b) in lower.0.iter_mut().zip(&requests.0) {
-                *a = (*a).min(*b);
-            }
-            lower
-        });
-        least = Some(lower);
-        *floor = lower;
-    }
-    floors
-}
-
-fn into_open(
-    context: &mut Context<'_, '_>,
-    packing: &mut Packing,
-    open: &mut Vec<u32>,
-    lot: u32,
-    floor: &Vector,
-) {
-    let mut full = false;
-    for entry in open.iter_mut() {
-        let index = *entry as usize;
+fn into_open(context: &mut Context<'_, '_>, packing: &mut Packing, finder: &mut Finder, lot: u32) {
+    let requests = *context.requests(lot);
+    let mut start = 0;
+    while packing.left[lot as usize] > 0 {
+        let Some(index) = finder.next(start, &requests) else {
+            break;
+        };
+        start = index + 1;
         let bin = &packing.bins[index];
-        let room = &context.compiled.columns[bin.column as usize].room;
-        if !floor.fits_beside(&bin.load, room) {
-            *entry = u32::MAX;
-            full = true;
-            continue;
-        }
         if !context.may_use(lot, bin.column) {
             continue;
         }
         let take = context.room(bin, lot).min(packing.left[lot as usize]);
         if take > 0 {
             context.put(packing, index, lot, take);
-            if packing.left[lot as usize] == 0 {
-                break;
-            }
+            finder.set(index, &free(context, packing, index));
         }
     }
-    if full {
-        open.retain(|entry| *entry != u32::MAX);
-    }
+}
+
+fn free(context: &Context<'_, '_>, packing: &Packing, index: usize) -> Vector {
+    let bin = &packing.bins[index];
+    let column = &context.compiled.columns[bin.column as usize];
+    column.room.minus(&bin.load)
 }
 
 fn open_for(
@@ -124,10 +104,14 @@ fn open_for(
             return context.open(packing, column, set);
         }
     }
-    let column = if opening == Opening::Largest {
-        largest(context, packing, lot)?
-    } else {
-        best_share(context, packing, lot)?
+    let column = match opening {
+        Opening::Largest => largest(context, packing, lot)?,
+        Opening::Cheapest => {
+            let requests = context.requests(lot);
+            let (compiled, ledger) = (context.compiled, &packing.ledger);
+            context.sets.cheapest(compiled, ledger, set, requests)?
+        }
+        Opening::BestShare | Opening::OneForAll => best_share(context, packing, lot)?,
     };
     context.open(packing, column, set)
 }

@@ -13,12 +13,19 @@ pub(crate) const MAX_LOTS: usize = 128;
 const MAX_ROUNDS: usize = 200;
 /// Fillings made in one round before values are found anew.
 const PER_ROUND: usize = 12;
-/// Fillings looked at for one machine before the best so far will do.
-const MAX_NODES: u32 = 400;
+/// Fillings looked at for one machine before the best so far will do, times lots: where there are few, all of them can
+/// be looked at.
+const MAX_NODES: usize = 24_000;
 /// The same for all machines together, when it has to be proven that none is better.
-const PROOF_NODES: u32 = 200_000;
+const PROOF_NODES: u32 = 40_000;
+/// How much work one program is worth, in numbers of its tableau changed: to pack, and for a bound.
+const PACKING_EFFORT: u64 = 250_000_000;
+const PROOF_EFFORT: u64 = 20_000_000;
+/// What preparing to fill a machine takes for each lot, and a look at a filling, where a number of a program takes one.
+const PREPARATION: u64 = 40;
+const LOOK: u64 = 100;
 /// Machines whose room is worth less than this share of their price are not filled.
-const BARGAIN: f64 = 0.5;
+const BARGAIN: f64 = 0.2;
 /// Programs solved for one packing, times lots. What is left then is little, and is left to others.
 const PROGRAMS: usize = 640;
 /// A filling that a program wants by this part is bought whole.
@@ -63,7 +70,15 @@ pub(crate) fn pack(context: &mut Context<'_, '_>, packing: &mut Packing) {
             let mut pairs = pattern.counts.iter().zip(&left);
             pairs.all(|(count, left)| count <= left)
         });
-        let solution = program(context, packing, &lots, &left, &columns, &mut patterns);
+        let solution = program(
+            context,
+            packing,
+            &lots,
+            &left,
+            &columns,
+            &mut patterns,
+            PACKING_EFFORT,
+        );
         if !buy(context, packing, &lots, &patterns, &solution.worth) {
             break;
         }
@@ -91,6 +106,7 @@ fn program(
     left: &[u32],
     columns: &[u32],
     patterns: &mut Vec<Pattern>,
+    effort: u64,
 ) -> Solution {
     singles(context, packing, lots, left, patterns);
     let objective: Vec<f64> = left.iter().map(|count| f64::from(*count)).collect();
@@ -104,7 +120,9 @@ fn program(
     }
     tableau.ascend();
     let mut solution = tableau.solution();
+    let nodes = (MAX_NODES / lots.len().max(1)) as u32;
     let mut next = 0;
+    let mut spent = 0;
     for _ in 0..MAX_ROUNDS {
         let mut found = 0;
         // Each round goes on where the last one stopped, and the last of all goes once round.
@@ -117,9 +135,11 @@ fn program(
             }
             let least = price(context, column) * (1.0 + 1e-7);
             let filler = Filler::new(context, lots, left, &solution.point, column, least);
-            let Some(counts) = filler.and_then(|filler| filler.search(MAX_NODES).0) else {
-                continue;
-            };
+            spent += PREPARATION * lots.len() as u64;
+            let Some(filler) = filler else { continue };
+            let (found_counts, looked_at) = filler.search(nodes);
+            spent += LOOK * u64::from(looked_at);
+            let Some(counts) = found_counts else { continue };
             let pattern = Pattern { column, counts };
             if !patterns.contains(&pattern) {
                 add(&mut tableau, &pattern);
@@ -130,7 +150,7 @@ fn program(
                 break;
             }
         }
-        if found == 0 {
+        if found == 0 || spent + tableau.effort() > effort {
             break;
         }
         tableau.descend();
@@ -147,7 +167,7 @@ pub(crate) fn bound(context: &Context<'_, '_>) -> f64 {
         return 0.0;
     }
     let left: Vec<u32> = context.lots.iter().map(|lot| lot.count).collect();
-    let appraisal = Appraisal::new(context, &left);
+    let appraisal = Appraisal::fine(context, &left);
     let packing = context.empty();
     let columns: Vec<u32> = appraisal
         .bargains
@@ -160,7 +180,16 @@ pub(crate) fn bound(context: &Context<'_, '_>) -> f64 {
         .count();
     let mut patterns = Vec::new();
     let first = &columns[..promising];
-    let values = program(context, &packing, &lots, &left, first, &mut patterns).point;
+    let values = program(
+        context,
+        &packing,
+        &lots,
+        &left,
+        first,
+        &mut patterns,
+        PROOF_EFFORT,
+    )
+    .point;
     let mut worst = 1.0;
     let mut budget = PROOF_NODES;
     for column in &columns {
@@ -236,7 +265,7 @@ fn singles(
     }
 }
 
-/// Buys the whole parts, or else one of the filling that the program wants most.
+/// Buys the whole parts and what is nearly whole, or else one of the filling that the program wants most.
 fn buy(
     context: &mut Context<'_, '_>,
     packing: &mut Packing,
@@ -245,24 +274,18 @@ fn buy(
     shares: &[f64],
 ) -> bool {
     let mut bought = false;
-    for (pattern, share) in patterns.iter().zip(shares) {
-        let whole = if *share >= 1.0 - 1e-6 {
-            (share + 1e-6) as u32
-        } else {
-            0
-        };
+    let mut parts: Vec<(f64, usize)> = Vec::with_capacity(patterns.len());
+    for (index, (pattern, share)) in patterns.iter().zip(shares).enumerate() {
+        let whole = (share.max(0.0) + 1e-6) as u32;
         for _ in 0..whole {
             bought |= buy_one(context, packing, lots, pattern);
         }
-    }
-    if bought {
-        return true;
+        parts.push((share - f64::from(whole), index));
     }
     // A filling that is wanted by a large part wastes little when it is bought whole.
-    let mut order: Vec<usize> = (0..patterns.len()).collect();
-    order.sort_by(|a, b| shares[*b].total_cmp(&shares[*a]).then(a.cmp(b)));
-    for index in order {
-        if bought && shares[index] < LARGE_PART {
+    parts.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    for (part, index) in parts {
+        if bought && part < LARGE_PART {
             break;
         }
         bought |= buy_one(context, packing, lots, &patterns[index]);

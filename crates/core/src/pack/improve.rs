@@ -11,21 +11,22 @@ use super::dice::Dice;
 use super::intern::FixedMap;
 use super::ledger::Ledger;
 use super::sets::NOTHING;
-use super::stock::{Filling, Stock};
+use super::stock::{Filling, Stock, Taste};
 use super::vector::Vector;
 
 /// Machines taken away in one attempt, at least and at most.
-const MACHINES: std::ops::RangeInclusive<usize> = 2..=6;
+const MACHINES: std::ops::RangeInclusive<usize> = 2..=10;
 /// No further machine is taken once so many pods are loose.
 const LOOSE_PODS: u32 = 120;
 /// Machines compared for one place on the list of those to be taken away.
-const CONTENDERS: usize = 3;
+const CONTENDERS: usize = 6;
 /// Columns filled for comparison before the best is bought.
-const FILLED: usize = 6;
+const FILLED: usize = 3;
 /// Columns of a set that are filled at all.
-const BARGAINS: usize = 40;
+const BARGAINS: usize = 15;
 /// Machines whose free room loose pods may take.
-const VISITED: usize = 40;
+const VISITED: usize = 200;
+const TASTES: [Taste; 3] = [Taste::Large, Taste::Mixed, Taste::Even];
 /// How far a score may be bent, as a share of it.
 const BENDING: f64 = 0.3;
 
@@ -238,7 +239,9 @@ impl Improver {
     fn repack(&mut self, context: &mut Context<'_, '_>, attempt: &mut Attempt) -> bool {
         let mut lots = attempt.lots.clone();
         lots.retain(|lot| self.loose[*lot as usize] > 0);
-        self.stock.take_in(context, &self.appraisal, lots.clone());
+        let taste = TASTES[attempt.dice.below(TASTES.len())];
+        self.stock
+            .take_in(context, &self.appraisal, taste, lots.clone());
         while !lots.is_empty() {
             // The most valuable pod has fewest places to go; now and then another one is asked.
             let leads = if attempt.dice.below(3) == 0 {
@@ -288,11 +291,11 @@ impl Improver {
                 continue;
             }
             let dice = &mut attempt.dice;
-            let filling = self
-                .stock
-                .fill(context, &self.appraisal, &self.loose, column, |score| {
-                    score * (1.0 - BENDING * dice.unit())
-                });
+            let filling =
+                self.stock
+                    .fill(context, &self.appraisal, &mut self.loose, column, |score| {
+                        score * (1.0 - BENDING * dice.unit())
+                    });
             let Some(column) = smallest(context, &attempt.ledger, &filling) else {
                 continue;
             };

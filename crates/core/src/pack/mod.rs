@@ -20,6 +20,7 @@ mod compile;
 mod demand;
 mod dice;
 mod filler;
+mod finder;
 mod first_fit;
 mod generate;
 mod groups;

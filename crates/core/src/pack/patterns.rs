@@ -3,61 +3,69 @@
 
 use super::appraisal::Appraisal;
 use super::bins::{Context, Packing};
-use super::stock::{Filling, Stock};
+use super::intern::FixedMap;
+use super::stock::{Filling, Stock, Taste};
 
 /// How many machines are filled for comparison before the best is bought.
 const COMPARED: usize = 24;
 
-/// Packs what has no machine yet; returns how many fillings were tried.
-pub(crate) fn pack(context: &mut Context<'_, '_>, packing: &mut Packing) -> u64 {
-    let mut tried = 0;
-    let mut total: u64 = packing.unpacked();
+/// Packs what has no machine yet.
+pub(crate) fn pack(context: &mut Context<'_, '_>, packing: &mut Packing, taste: Taste) {
+    let mut unpacked = packing.unpacked();
+    let mut total = unpacked;
     let mut appraisal = Appraisal::new(context, &packing.left);
-    let mut stock = stocked(context, &appraisal, packing);
-    loop {
-        let unpacked = packing.unpacked();
-        if unpacked == 0 {
-            break;
-        }
+    let mut stock = stocked(context, &appraisal, packing, taste);
+    let mut known: FixedMap<u32, (f64, Filling)> = FixedMap::default();
+    while unpacked > 0 {
         // What is left differs more and more from what was appraised.
         if unpacked * 2 < total && unpacked > 50 {
             total = unpacked;
             appraisal = Appraisal::new(context, &packing.left);
-            stock = stocked(context, &appraisal, packing);
+            stock = stocked(context, &appraisal, packing, taste);
+            known.clear();
         }
-        let Some((column, filling)) = best(context, packing, &appraisal, &mut stock, &mut tried)
+        let Some((column, filling)) = best(context, packing, &appraisal, &mut stock, &mut known)
         else {
             break;
         };
-        buy(context, packing, column, &filling);
+        let packed = buy(context, packing, column, &filling);
+        if packed == 0 {
+            break;
+        }
+        unpacked -= packed;
         stock.sweep(&filling, &packing.left);
     }
     context.downsize(packing);
-    tried
 }
 
-fn stocked(context: &Context<'_, '_>, appraisal: &Appraisal, packing: &Packing) -> Stock {
+fn stocked(
+    context: &Context<'_, '_>,
+    appraisal: &Appraisal,
+    packing: &Packing,
+    taste: Taste,
+) -> Stock {
     let lots = (0..context.lots.len() as u32)
         .filter(|lot| packing.left[*lot as usize] > 0 && !context.is_near(*lot))
         .collect();
     let mut stock = Stock::new(context.lots.len());
-    stock.take_in(context, appraisal, lots);
+    stock.take_in(context, appraisal, taste, lots);
     stock
 }
 
-/// The filling that is worth most for its price.
+/// The filling that is worth most for its price. Fillings that are `known` will do as long as their pods are there:
+/// they were chosen from more than there is now.
 fn best(
-    context: &mut Context<'_, '_>,
-    packing: &Packing,
+    context: &Context<'_, '_>,
+    packing: &mut Packing,
     appraisal: &Appraisal,
     stock: &mut Stock,
-    tried: &mut u64,
+    known: &mut FixedMap<u32, (f64, Filling)>,
 ) -> Option<(u32, Filling)> {
-    let mut best: Option<(f64, u32, Filling)> = None;
+    let mut best: Option<(f64, u32)> = None;
     let mut compared = 0;
     for (potential, column) in &appraisal.bargains {
         let bought = &context.compiled.columns[*column as usize];
-        if best.as_ref().is_some_and(|(ratio, ..)| ratio >= potential) {
+        if best.is_some_and(|(ratio, _)| ratio >= *potential) {
             break;
         }
         if compared >= COMPARED && best.is_some() {
@@ -66,26 +74,42 @@ fn best(
         if !packing.ledger.can(&bought.uses) {
             continue;
         }
-        let filling = stock.fill(context, appraisal, &packing.left, *column, |score| score);
-        *tried += 1;
+        let holds = known.get(column).is_some_and(|(_, filling)| {
+            let mut picks = filling.picks.iter();
+            picks.all(|(lot, count)| packing.left[*lot as usize] >= *count)
+        });
+        if !holds {
+            let filling = stock.fill(context, appraisal, &mut packing.left, *column, |score| {
+                score
+            });
+            let ratio = if bought.cost > 0 {
+                filling.worth / bought.cost as f64
+            } else {
+                f64::INFINITY
+            };
+            known.insert(*column, (ratio, filling));
+        }
+        let (ratio, filling) = &known[column];
         if filling.picks.is_empty() {
             continue;
         }
         compared += 1;
-        let ratio = if bought.cost > 0 {
-            filling.worth / bought.cost as f64
-        } else {
-            f64::INFINITY
-        };
-        if best.as_ref().is_none_or(|(most, ..)| ratio > *most) {
-            best = Some((ratio, *column, filling));
+        if best.is_none_or(|(most, _)| *ratio > most) {
+            best = Some((*ratio, *column));
         }
     }
-    best.map(|(_, column, filling)| (column, filling))
+    let (_, column) = best?;
+    Some((column, known[&column].1.clone()))
 }
 
-/// Buys a machine with its filling, as many times as there are pods for it.
-fn buy(context: &mut Context<'_, '_>, packing: &mut Packing, column: u32, filling: &Filling) {
+/// Buys a machine with its filling, as many times as there are pods for it; returns how many pods went in.
+fn buy(
+    context: &mut Context<'_, '_>,
+    packing: &mut Packing,
+    column: u32,
+    filling: &Filling,
+) -> u64 {
+    let mut packed = 0;
     let copies = filling
         .picks
         .iter()
@@ -100,6 +124,8 @@ fn buy(context: &mut Context<'_, '_>, packing: &mut Packing, column: u32, fillin
         };
         for (lot, count) in &filling.picks {
             context.put(packing, bin, *lot, *count);
+            packed += u64::from(*count);
         }
     }
+    packed
 }

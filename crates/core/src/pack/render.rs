@@ -48,9 +48,11 @@ pub(crate) fn plan(
     }
     refs.fill_lots(compiled, assignment, packing);
     let mut slack = packing.ledger.clone();
+    let mut by_cost: Vec<u32> = (0..compiled.offers.len() as u32).collect();
+    by_cost.sort_by_key(|index| compiled.offers[*index as usize].cost);
     let mut launches: Vec<(Launch, u32)> = Vec::with_capacity(packing.bins.len());
     for bin in &packing.bins {
-        let launch = launch(compiled, assignment, bin, &mut refs, &mut slack);
+        let launch = launch(compiled, assignment, bin, &by_cost, &mut refs, &mut slack);
         plan.cost += launch.purchase.price + compiled.problem.settings.node_surcharge;
         launches.push((launch, bin.column));
     }
@@ -199,6 +201,7 @@ fn launch(
     compiled: &Compiled<'_>,
     assignment: &Assignment,
     bin: &Bin,
+    by_cost: &[u32],
     refs: &mut References,
     slack: &mut Ledger,
 ) -> Launch {
@@ -223,7 +226,7 @@ fn launch(
     }
     let bound = |(lot, _): &(u32, u32)| assignment.lots[*lot as usize].cell != ANYWHERE;
     let bound = bin.pods.iter().any(bound);
-    let others = others(compiled, bin, offer, &allowed, bound, slack);
+    let others = others(compiled, bin, offer, &allowed, bound, by_cost, slack);
     let runner_up = others.iter().find_map(|other| {
         let other = purchase(compiled, other, other.price);
         let differs = other.instance_type != purchase(compiled, offer, price).instance_type;
@@ -271,42 +274,39 @@ fn types_among(others: &[&Offer], own: &Offer) -> u32 {
     keys.len() as u32
 }
 
-/// Offers of the same pool, and domain where pods are `bound` to theirs, that hold the same pods, best first. Together with all other machines of the
-/// plan none of them may exceed what is scarce.
+/// Offers of the same pool, and domain where pods are `bound` to theirs, that hold the same pods, best first. Together
+/// with all other machines of the plan none of them may exceed what is scarce.
 fn others<'c>(
     compiled: &'c Compiled<'_>,
     bin: &Bin,
     own: &Offer,
     allowed: &Bits,
     bound: bool,
+    by_cost: &[u32],
     slack: &mut Ledger,
 ) -> Vec<&'c Offer> {
-    let mut found: Vec<(i64, usize)> = allowed
-        .iter()
-        .filter(|index| {
-            let offer = &compiled.offers[*index];
-            offer.pool == own.pool
-                && !std::ptr::eq(offer, own)
-                && bin.load.fits(&offer.room)
-                && (!bound || same_cell(compiled, offer, own))
-                && matches!(offer.item, Item::Fixed { .. })
-                && slack.can_swap(&own.uses, &offer.uses)
-        })
-        .map(|index| (compiled.offers[index].cost, index))
-        .collect();
-    found.sort_unstable();
     let picky = compiled
         .pools
         .iter()
         .any(|pool| pool.index == own.pool && !pool.min_values.is_empty());
-    found.truncate(if picky {
+    let most = if picky {
         MAX_ALTERNATIVES
     } else {
         ALTERNATIVES
-    });
-    let chosen: Vec<&Offer> = found
-        .into_iter()
-        .map(|(_, index)| &compiled.offers[index])
+    };
+    let chosen: Vec<&Offer> = by_cost
+        .iter()
+        .filter(|index| allowed.contains(**index as usize))
+        .map(|index| &compiled.offers[*index as usize])
+        .filter(|offer| {
+            offer.pool == own.pool
+                && bin.load.fits(&offer.room)
+                && !std::ptr::eq(*offer, own)
+                && (!bound || same_cell(compiled, offer, own))
+                && matches!(offer.item, Item::Fixed { .. })
+                && slack.can_swap(&own.uses, &offer.uses)
+        })
+        .take(most)
         .collect();
     reserve(own, &chosen, slack);
     chosen

@@ -23,6 +23,7 @@ pub(crate) struct Tableau {
     objective: Vec<f64>,
     basis: Vec<usize>,
     outside: Vec<usize>,
+    effort: u64,
 }
 
 /// Solves the program; rows are stored one after the other.
@@ -46,7 +47,18 @@ impl Tableau {
             objective: last,
             basis: Vec::new(),
             outside: (0..objective.len()).collect(),
+            effort: 0,
         }
+    }
+
+    /// How many variables there are.
+    pub(crate) fn width(&self) -> usize {
+        self.width
+    }
+
+    /// How many numbers were changed so far.
+    pub(crate) fn effort(&self) -> u64 {
+        self.effort
     }
 
     /// Adds a row, in terms of the variables that are outside the basis now. A row that the point reached does not
@@ -96,7 +108,7 @@ impl Tableau {
             let mut worst: Option<(usize, f64)> = None;
             for (index, row) in self.cells.chunks(size).enumerate() {
                 let side = row[self.width];
-                if side < -1e-9 && worst.is_none_or(|(_, least)| side < least) {
+                if side < -1e-10 && worst.is_none_or(|(_, least)| side < least) {
                     worst = Some((index, side));
                 }
             }
@@ -165,6 +177,7 @@ impl Tableau {
 
     fn pivot(&mut self, leaving: usize, entering: usize) {
         let size = self.width + 1;
+        self.effort += self.cells.len() as u64;
         let pivot = self.cells[leaving * size + entering];
         let (before, rest) = self.cells.split_at_mut(leaving * size);
         let (lead, after) = rest.split_at_mut(size);

@@ -23,6 +23,7 @@ use super::render;
 use super::scenario::Scenario;
 use super::sets::Sets;
 use super::spill;
+use super::stock::Taste;
 
 /// How hard to look for a cheaper plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +42,9 @@ const DEFAULT_STEPS: u64 = 400;
 
 /// Attempts of the local search between two looks at the clock, for callers who have one.
 const ATTEMPTS: u64 = 16;
+
+/// So few lots that every way to pack them takes little time.
+const FEW_LOTS: usize = 512;
 
 /// Weights of wishes that are tried when all of them together cost too much, before none is heard.
 const HEAVY_WISH: i32 = 50;
@@ -111,9 +115,10 @@ impl Compiled<'_> {
 /// Ways to pack from scratch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Strategy {
-    Patterns,
+    Patterns(Taste),
     BestFit,
     OneForAll,
+    Cheapest,
     FewNodes,
     Generate,
 }
@@ -150,7 +155,8 @@ impl<'a, 'p> Anytime<'a, 'p> {
             ledger = narrower;
             packing = spill::settle_lots(compiled, &mut sets, &mut assignment, &ledger);
         }
-        Anytime {
+        let plain = sets.clone();
+        let mut search = Anytime {
             compiled,
             scenario: scenario.clone(),
             options: options.clone(),
@@ -160,7 +166,12 @@ impl<'a, 'p> Anytime<'a, 'p> {
             first: None,
             improver: None,
             steps: 0,
-        }
+        };
+        // What an autoscaler without a plan does is the least to be expected, and takes next to no time.
+        let (lots, ledger) = (&search.assignment.lots, &search.ledger);
+        let plainest = attempt(compiled, lots, ledger, plain, Strategy::Cheapest);
+        search.consider(plainest);
+        search
     }
 
     /// Does some steps of improvement; false when the budget is spent or nothing can be gained.
@@ -255,18 +266,45 @@ impl<'a, 'p> Anytime<'a, 'p> {
         (missing, plan.cost, plan.launches.len())
     }
 
-    /// Packs in other ways, at most so many; returns how many it were.
-    fn compete(&mut self, most: u64) -> u64 {
-        let mut strategies = vec![Strategy::Patterns, Strategy::OneForAll];
+    /// Ways to pack that suit the problem, the most promising first.
+    fn strategies(&mut self) -> Vec<Strategy> {
+        let lots = &self.assignment.lots;
+        let counts: Vec<u32> = lots.iter().map(|lot| lot.count).collect();
+        let context = Context {
+            compiled: self.compiled,
+            sets: &mut self.best.sets,
+            lots,
+            ledger: &self.ledger,
+        };
+        let machines = self.best.packing.bins.len() as u64;
+        let apart = best_fit::hosts_needed(&context, &counts);
+        let crowded = apart * 2 > machines;
+        let few = lots.len() <= FEW_LOTS;
+        let mut strategies = Vec::new();
+        if crowded {
+            strategies.push(Strategy::BestFit);
+        }
+        if lots.len() <= generate::MAX_LOTS {
+            strategies.push(Strategy::Generate);
+        }
+        // Where hosts are what is scarce, many machines are filled to compare and few are worth it.
+        if few || !crowded {
+            strategies.push(Strategy::Patterns(Taste::Large));
+        }
+        if few || apart == 0 {
+            strategies.push(Strategy::Patterns(Taste::Mixed));
+            strategies.push(Strategy::Patterns(Taste::Even));
+        }
+        strategies.push(Strategy::OneForAll);
         if self.compiled.supply.limited() {
             strategies.push(Strategy::FewNodes);
         }
-        // Where fillings of whole machines can be reckoned with, pod by pod does not come near them.
-        strategies.push(if self.assignment.lots.len() <= generate::MAX_LOTS {
-            Strategy::Generate
-        } else {
-            Strategy::BestFit
-        });
+        strategies
+    }
+
+    /// Packs in other ways, at most so many; returns how many it were.
+    fn compete(&mut self, most: u64) -> u64 {
+        let mut strategies = self.strategies();
         strategies.truncate(usize::try_from(most).unwrap_or(usize::MAX));
         let run = |strategy: Strategy, sets: Sets| {
             attempt(
@@ -323,17 +361,14 @@ fn attempt(
     };
     let mut packing = context.empty();
     match strategy {
-        Strategy::Patterns => {
-            patterns::pack(&mut context, &mut packing);
-        }
-        Strategy::BestFit => {
-            best_fit::pack(&mut context, &mut packing);
-        }
+        Strategy::Patterns(taste) => patterns::pack(&mut context, &mut packing, taste),
+        Strategy::BestFit => best_fit::pack(&mut context, &mut packing),
         Strategy::Generate => {
             generate::pack(&mut context, &mut packing);
-            patterns::pack(&mut context, &mut packing);
+            patterns::pack(&mut context, &mut packing, Taste::Large);
         }
         Strategy::OneForAll => first_fit::pack(&mut context, &mut packing, Opening::OneForAll),
+        Strategy::Cheapest => first_fit::pack(&mut context, &mut packing, Opening::Cheapest),
         Strategy::FewNodes => first_fit::pack(&mut context, &mut packing, Opening::Largest),
     }
     context.keep_choice(&mut packing);

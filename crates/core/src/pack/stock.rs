@@ -6,10 +6,54 @@ use super::caps::{self, HostCaps};
 use super::intern::FixedMap;
 use super::vector::{CPU, MEMORY, PODS, Vector, WIDTH};
 
-/// Lots that may use the same columns, of one kind and one shape, largest first.
+/// How many resources an entry carries along.
+const LEAD: usize = 4;
+
+/// Which pods are put into a machine first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taste {
+    /// The most valuable ones.
+    Large,
+    /// Those that take most of what is least used so far, large ones a little preferred: where machines run out of
+    /// slots before they run out of processors, this mixes large pods with small ones.
+    Mixed,
+    /// The same, large ones not preferred, but small ones left for the end: they fill other machines better.
+    Even,
+}
+
+/// Pods worth less than this share of what a slot of the machine costs are left for the end.
+const SMALL: f64 = 0.4;
+
+impl Taste {
+    /// By what a pod's worth is divided to make its score.
+    fn divisor(self, worth: f64) -> f64 {
+        match self {
+            Taste::Large => 1.0,
+            Taste::Mixed => {
+                let root = worth.sqrt();
+                root * root.sqrt() * root.sqrt().sqrt()
+            }
+            Taste::Even => worth,
+        }
+    }
+}
+
+/// A lot with what is looked at most, so that looking at many touches little memory.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    lot: u32,
+    /// Its pods keep apart from others on hosts.
+    capped: bool,
+    requests: [i64; LEAD],
+    worth: f64,
+    /// How much the requests weigh in the choice, by position among the resources that matter.
+    weights: [f64; LEAD],
+}
+
+/// Lots that may use the same columns, of one kind, shape and perhaps size, largest first.
 #[derive(Clone, Debug, Default)]
 struct Bucket {
-    lots: Vec<u32>,
+    lots: Vec<Entry>,
     /// Lots in the list that are used up.
     dead: usize,
 }
@@ -29,9 +73,10 @@ pub(crate) struct Stock {
     buckets: Vec<Bucket>,
     /// By lot: the bucket it is in.
     bucket_of: Vec<u32>,
-    /// By lot: pods that are in the filling at hand.
-    used: Vec<u32>,
     starts: Vec<usize>,
+    /// Whether more resources are counted than an entry carries.
+    wide: bool,
+    taste: Taste,
 }
 
 impl Stock {
@@ -40,8 +85,9 @@ impl Stock {
         Stock {
             buckets: Vec::new(),
             bucket_of: vec![0; lots],
-            used: vec![0; lots],
             starts: Vec::new(),
+            wide: false,
+            taste: Taste::Large,
         }
     }
 
@@ -50,10 +96,13 @@ impl Stock {
         &mut self,
         context: &Context<'_, '_>,
         appraisal: &Appraisal,
+        taste: Taste,
         mut lots: Vec<u32>,
     ) {
-        let mut index: FixedMap<(u32, u8, u32, [i64; WIDTH]), usize> = FixedMap::default();
+        let mut index: FixedMap<(u32, u8, u32, u32, [i64; WIDTH]), usize> = FixedMap::default();
         self.buckets.clear();
+        self.wide = context.compiled.table.width() > LEAD;
+        self.taste = taste;
         lots.sort_by_key(|lot| {
             let requests = context.requests(*lot);
             (
@@ -68,12 +117,31 @@ impl Stock {
             let kind = appraisal.kinds[lot as usize];
             let set = context.lots[lot as usize].set;
             let next = self.buckets.len();
-            let key = (set, kind, slope(requests), devices);
+            // Only the first of a bucket that fits is looked at: for mixtures there is one for each size.
+            let size = match taste {
+                Taste::Large => 0,
+                Taste::Mixed | Taste::Even => i64::BITS - requests.0[CPU].leading_zeros(),
+            };
+            let key = (set, kind, slope(requests), size, devices);
             let at = *index.entry(key).or_insert(next);
             if at == next {
                 self.buckets.push(Bucket::default());
             }
-            self.buckets[at].lots.push(lot);
+            let mut entry = Entry {
+                lot,
+                capped: !context.level(lot).caps.is_empty(),
+                requests: [0; LEAD],
+                worth: appraisal.worth[lot as usize],
+                weights: [0.0; LEAD],
+            };
+            entry.requests.copy_from_slice(&requests.0[..LEAD]);
+            let divisor = taste.divisor(appraisal.worth[lot as usize]);
+            for (position, resource) in appraisal.resources.iter().enumerate().take(LEAD) {
+                let amount = requests.0[*resource] as f64;
+                let worth = amount * appraisal.unit(lot, position);
+                entry.weights[position] = if divisor > 0.0 { worth / divisor } else { 0.0 };
+            }
+            self.buckets[at].lots.push(entry);
             self.bucket_of[lot as usize] = at as u32;
         }
         self.starts.clear();
@@ -90,23 +158,28 @@ impl Stock {
             let bucket = &mut self.buckets[self.bucket_of[*lot as usize] as usize];
             bucket.dead += 1;
             if bucket.dead * 2 > bucket.lots.len() {
-                bucket.lots.retain(|lot| left[*lot as usize] > 0);
+                bucket.lots.retain(|entry| left[entry.lot as usize] > 0);
                 bucket.dead = 0;
             }
         }
     }
 
     /// Fills a machine: of the largest fitting pod of each shape, the one that makes best use of the room left.
-    /// `bend` may change a score, to look for other fillings.
+    /// `bend` may change a score, to look for other fillings. What is `available` is the same afterwards as before.
     pub(crate) fn fill(
         &mut self,
         context: &Context<'_, '_>,
         appraisal: &Appraisal,
-        available: &[u32],
+        available: &mut [u32],
         column: u32,
         mut bend: impl FnMut(f64) -> f64,
     ) -> Filling {
-        let room = context.compiled.columns[column as usize].room;
+        let bought = &context.compiled.columns[column as usize];
+        let room = bought.room;
+        let mut floor = match self.taste {
+            Taste::Large | Taste::Mixed => 0.0,
+            Taste::Even => SMALL * bought.cost as f64 / room.0[PODS].max(1) as f64,
+        };
         let mut left = room;
         let mut held = HostCaps::new();
         let mut filling = Filling::default();
@@ -116,40 +189,52 @@ impl Stock {
                 bucket
                     .lots
                     .first()
-                    .is_some_and(|lot| context.may_use(*lot, column))
+                    .is_some_and(|entry| context.may_use(entry.lot, column))
             })
             .collect();
         for index in &admits {
             let lots = &self.buckets[*index].lots;
-            self.starts[*index] =
-                lots.partition_point(|lot| context.requests(*lot).0[CPU] > left.0[CPU]);
+            self.starts[*index] = lots.partition_point(|entry| entry.requests[CPU] > left.0[CPU]);
         }
         loop {
             let mut best: Option<(f64, u32)> = None;
             let shares = shares(appraisal, &left, &room);
             for index in &admits {
-                let Some(lot) = self.first_fit(context, available, *index, &left, &held) else {
+                let Some(entry) = self.first_fit(context, available, *index, &left, &held) else {
                     continue;
                 };
-                let score = bend(score(context, appraisal, &shares, lot));
+                if entry.worth < floor {
+                    continue;
+                }
+                let mut score = 0.0;
+                for (weight, share) in entry.weights.iter().zip(&shares) {
+                    score += weight * share;
+                }
+                let score = bend(score);
                 if best.is_none_or(|(most, _)| score > most) {
-                    best = Some((score, lot));
+                    best = Some((score, entry.lot));
                 }
             }
-            let Some((_, lot)) = best else { break };
+            let Some((_, lot)) = best else {
+                if floor > 0.0 {
+                    floor = 0.0;
+                    continue;
+                }
+                break;
+            };
             left.subtract(context.requests(lot));
             for cap in &context.level(lot).caps {
                 caps::hold(&mut held, *cap, 1);
             }
-            self.used[lot as usize] += 1;
+            available[lot as usize] -= 1;
             filling.worth += appraisal.worth[lot as usize];
             match filling.picks.last_mut() {
                 Some((last, count)) if *last == lot => *count += 1,
                 _ => filling.picks.push((lot, 1)),
             }
         }
-        for (lot, _) in &filling.picks {
-            self.used[*lot as usize] = 0;
+        for (lot, count) in &filling.picks {
+            available[*lot as usize] += count;
         }
         merge(&mut filling.picks);
         filling.load = room.minus(&left);
@@ -164,16 +249,19 @@ impl Stock {
         bucket: usize,
         left: &Vector,
         held: &HostCaps,
-    ) -> Option<u32> {
+    ) -> Option<&Entry> {
         let lots = &self.buckets[bucket].lots;
         let start = &mut self.starts[bucket];
-        while let Some(lot) = lots.get(*start) {
-            let some = available[*lot as usize] > self.used[*lot as usize];
-            if some && context.requests(*lot).fits(left) {
-                let wanted = &context.level(*lot).caps;
-                if wanted.is_empty() || caps::room(held, wanted) > 0 {
-                    return Some(*lot);
-                }
+        while let Some(entry) = lots.get(*start) {
+            let mut sign = 0;
+            for (need, have) in entry.requests.iter().zip(&left.0) {
+                sign |= have - need;
+            }
+            let fits = sign >= 0
+                && available[entry.lot as usize] > 0
+                && (!self.wide || context.requests(entry.lot).fits(left));
+            if fits && (!entry.capped || caps::room(held, &context.level(entry.lot).caps) > 0) {
+                return Some(entry);
             }
             *start += 1;
         }
@@ -183,8 +271,8 @@ impl Stock {
 
 /// How much of each resource is left: what is nearly used up counts little, so that shapes are chosen that leave the
 /// rest usable.
-fn shares(appraisal: &Appraisal, left: &Vector, room: &Vector) -> [f64; WIDTH] {
-    let mut shares = [0.0; WIDTH];
+fn shares(appraisal: &Appraisal, left: &Vector, room: &Vector) -> [f64; LEAD] {
+    let mut shares = [0.0; LEAD];
     for (share, resource) in shares.iter_mut().zip(&appraisal.resources) {
         let room = room.0[*resource] as f64;
         if room > 0.0 {
@@ -192,16 +280,6 @@ fn shares(appraisal: &Appraisal, left: &Vector, room: &Vector) -> [f64; WIDTH] {
         }
     }
     shares
-}
-
-fn score(context: &Context<'_, '_>, appraisal: &Appraisal, shares: &[f64], lot: u32) -> f64 {
-    let requests = context.requests(lot);
-    let mut sum = 0.0;
-    for (position, resource) in appraisal.resources.iter().enumerate() {
-        let amount = requests.0[*resource] as f64;
-        sum += amount * appraisal.unit(lot, position) * shares[position];
-    }
-    sum
 }
 
 fn merge(picks: &mut Vec<(u32, u32)>) {

@@ -8,6 +8,9 @@ use crate::resources::{self, Resources};
 /// has not been seen; pods that request a resource beyond it are reported, not mispacked.
 pub(crate) const WIDTH: usize = 16;
 
+/// Processor, memory, slots and the first kind of device: what decides most fits.
+const COMMON: usize = 4;
+
 /// No machine has more of anything; keeps sums of a few vectors far from overflow.
 const CEILING: i64 = 1 << 58;
 
@@ -19,18 +22,34 @@ impl Vector {
     pub(crate) const ZERO: Vector = Vector([0; WIDTH]);
 
     /// Whether `self` fits into `room`. Room that is overdrawn anywhere takes nothing.
+    #[inline]
     pub(crate) fn fits(&self, room: &Vector) -> bool {
+        // Most that do not fit lack one of the first few.
+        let (need, have) = (&self.0, &room.0);
         let mut sign = 0;
-        for (need, have) in self.0.iter().zip(&room.0) {
-            sign |= have - need;
+        for index in 0..COMMON {
+            sign |= have[index] - need[index];
+        }
+        if sign < 0 {
+            return false;
+        }
+        for index in COMMON..WIDTH {
+            sign |= have[index] - need[index];
         }
         sign >= 0
     }
 
     /// Whether `self` beside `load` fits into `room`.
+    #[inline]
     pub(crate) fn fits_beside(&self, load: &Vector, room: &Vector) -> bool {
         let mut sign = 0;
-        for index in 0..WIDTH {
+        for index in 0..COMMON {
+            sign |= room.0[index] - load.0[index] - self.0[index];
+        }
+        if sign < 0 {
+            return false;
+        }
+        for index in COMMON..WIDTH {
             sign |= room.0[index] - load.0[index] - self.0[index];
         }
         sign >= 0

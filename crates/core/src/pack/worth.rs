@@ -11,7 +11,7 @@
 //! plan, the values of all pods add up to at most its cost. Beside real resources there is one for each group of pods
 //! of which a host takes only so many.
 
-use super::simplex;
+use super::simplex::Tableau;
 
 /// More kinds than this are not told apart: the smallest ones count as able to use every column.
 pub(crate) const MAX_KINDS: usize = 24;
@@ -66,16 +66,17 @@ impl Values {
 pub(crate) fn appraise(wares: &[Ware], need: &[Vec<f64>]) -> Values {
     let resources = need.first().map_or(0, Vec::len);
     let mut active = first_wares(wares, resources);
-    let mut values = Values {
-        of: vec![vec![0.0; resources]; need.len()],
-    };
-    // A ware that costs nothing makes everything it admits worthless.
+    let mut program = Program::new(wares, need, resources);
+    for index in &active {
+        program.add(&wares[*index]);
+    }
+    program.tableau.ascend();
+    let mut values = program.values();
     for _ in 0..MAX_ROUNDS {
-        values = program(wares, &active, need, resources);
         let mut worst: Vec<(u32, f64, usize)> = Vec::new();
         for (index, ware) in wares.iter().enumerate() {
             let potential = values.potential(ware);
-            if potential > 1.0 + 1e-9 {
+            if potential > 1.0 + 1e-6 {
                 worst.push((ware.admits, potential, index));
             }
         }
@@ -97,8 +98,11 @@ pub(crate) fn appraise(wares: &[Ware], need: &[Vec<f64>]) -> Values {
             };
             if taken.1 <= 3 && !active.contains(&index) {
                 active.push(index);
+                program.add(&wares[index]);
             }
         }
+        program.tableau.descend();
+        values = program.values();
     }
     scale(wares, &mut values);
     values
@@ -147,89 +151,132 @@ fn scale(wares: &[Ware], values: &mut Values) {
     }
 }
 
-/// One linear program over some wares: a variable for each value, and one for the top of each pattern's values.
-fn program(wares: &[Ware], active: &[usize], need: &[Vec<f64>], resources: usize) -> Values {
-    let kinds = need.len();
-    let mut patterns: Vec<u32> = active.iter().map(|index| wares[*index].admits).collect();
-    patterns.sort_unstable();
-    patterns.dedup();
-    let mut unit = vec![0.0_f64; resources];
-    for index in active {
-        for (top, room) in unit.iter_mut().zip(&wares[*index].room) {
+/// The linear program: a variable for each value that is asked for, and one for the top of each pattern's values. Rows
+/// that tie tops to values are there from the start, those of wares come as they are needed.
+struct Program {
+    tableau: Tableau,
+    kinds: usize,
+    resources: usize,
+    patterns: Vec<u32>,
+    /// Where the value of a kind and resource is, if anybody asks for it.
+    value_at: Vec<Option<usize>>,
+    /// Where the top of a pattern and resource is; if there is but one kind, its value.
+    top_at: Vec<Option<usize>>,
+    /// The most of each resource that one ware has, and the highest price, so that numbers are of one size.
+    units: Vec<f64>,
+    price: f64,
+}
+
+impl Program {
+    fn new(wares: &[Ware], need: &[Vec<f64>], resources: usize) -> Self {
+        let kinds = need.len();
+        let mut patterns: Vec<u32> = wares.iter().map(|ware| ware.admits).collect();
+        patterns.sort_unstable();
+        patterns.dedup();
+        let units = units(wares, resources);
+        let mut objective = Vec::new();
+        let mut value_at = vec![None; kinds * resources];
+        for (kind, amounts) in need.iter().enumerate() {
+            for (resource, amount) in amounts.iter().enumerate() {
+                if *amount > 0.0 {
+                    value_at[kind * resources + resource] = Some(objective.len());
+                    objective.push(amount / units[resource]);
+                }
+            }
+        }
+        let mut ties = Vec::new();
+        let mut top_at = vec![None; patterns.len() * resources];
+        for (at, pattern) in patterns.iter().enumerate() {
+            for resource in 0..resources {
+                let values = (0..kinds)
+                    .filter(|kind| pattern >> kind & 1 == 1)
+                    .filter_map(|kind| value_at[kind * resources + resource]);
+                let values: Vec<usize> = values.collect();
+                let top = &mut top_at[at * resources + resource];
+                if let [only] = values[..] {
+                    *top = Some(only);
+                } else if !values.is_empty() {
+                    *top = Some(objective.len());
+                    ties.extend(values.iter().map(|value| (*value, objective.len())));
+                    objective.push(0.0);
+                }
+            }
+        }
+        let largest = objective.iter().copied().fold(0.0, f64::max);
+        if largest > 0.0 {
+            for amount in &mut objective {
+                *amount /= largest;
+            }
+        }
+        let mut tableau = Tableau::new(&objective);
+        let mut row = vec![0.0; objective.len()];
+        for (value, top) in ties {
+            (row[value], row[top]) = (1.0, -1.0);
+            tableau.add(&row, 0.0);
+            (row[value], row[top]) = (0.0, 0.0);
+        }
+        let price = wares.iter().map(|ware| ware.price).fold(0.0, f64::max);
+        Program {
+            tableau,
+            kinds,
+            resources,
+            patterns,
+            value_at,
+            top_at,
+            units,
+            price: if price > 0.0 { price } else { 1.0 },
+        }
+    }
+
+    /// The room of a ware must not be worth more than its price.
+    fn add(&mut self, ware: &Ware) {
+        let Ok(at) = self.patterns.binary_search(&ware.admits) else {
+            return;
+        };
+        let mut row = vec![0.0; self.tableau.width()];
+        for (resource, room) in ware.room.iter().enumerate() {
+            if let Some(top) = self.top_at[at * self.resources + resource] {
+                row[top] += room / self.units[resource];
+            }
+        }
+        self.tableau.add(&row, ware.price / self.price);
+    }
+
+    fn values(&self) -> Values {
+        let point = self.tableau.solution().point;
+        let value = |(index, at): (usize, &Option<usize>)| {
+            let value = at.map_or(0.0, |at| point[at]);
+            let unit = self.units[index % self.resources];
+            if value > 0.0 {
+                value * self.price / unit
+            } else {
+                0.0
+            }
+        };
+        let all: Vec<f64> = self.value_at.iter().enumerate().map(value).collect();
+        let of = (0..self.kinds).map(|kind| {
+            let start = kind * self.resources;
+            all[start..start + self.resources].to_vec()
+        });
+        Values { of: of.collect() }
+    }
+}
+
+fn units(wares: &[Ware], resources: usize) -> Vec<f64> {
+    let mut units = vec![0.0_f64; resources];
+    for ware in wares {
+        for (top, room) in units.iter_mut().zip(&ware.room) {
             if *room > *top {
                 *top = *room;
             }
         }
     }
-    for top in &mut unit {
+    for top in &mut units {
         if *top <= 0.0 {
             *top = 1.0;
         }
     }
-    let mut largest = 0.0;
-    for amounts in need {
-        for (amount, unit) in amounts.iter().zip(&unit) {
-            if amount / unit > largest {
-                largest = amount / unit;
-            }
-        }
-    }
-    let largest = if largest > 0.0 { largest } else { 1.0 };
-    let single = kinds == 1 && patterns.len() == 1;
-    let values_at = kinds * resources;
-    let width = if single {
-        values_at
-    } else {
-        values_at + patterns.len() * resources
-    };
-    let mut rows: Vec<f64> = Vec::new();
-    let mut limits: Vec<f64> = Vec::new();
-    for index in active {
-        let ware = &wares[*index];
-        let pattern = patterns.binary_search(&ware.admits).unwrap_or(0);
-        let mut row = vec![0.0; width];
-        let start = if single {
-            0
-        } else {
-            values_at + pattern * resources
-        };
-        for resource in 0..resources {
-            row[start + resource] = ware.room[resource] / unit[resource];
-        }
-        rows.extend(row);
-        limits.push(ware.price);
-    }
-    if !single {
-        for (at, pattern) in patterns.iter().enumerate() {
-            for kind in (0..kinds).filter(|kind| pattern >> kind & 1 == 1) {
-                for resource in (0..resources).filter(|resource| need[kind][*resource] > 0.0) {
-                    let mut row = vec![0.0; width];
-                    row[kind * resources + resource] = 1.0;
-                    row[values_at + at * resources + resource] = -1.0;
-                    rows.extend(row);
-                    limits.push(0.0);
-                }
-            }
-        }
-    }
-    let mut objective = vec![0.0; width];
-    for (kind, amounts) in need.iter().enumerate() {
-        for (resource, amount) in amounts.iter().enumerate() {
-            objective[kind * resources + resource] = amount / unit[resource] / largest;
-        }
-    }
-    let solution = simplex::maximise(&rows, &limits, &objective);
-    let of = (0..kinds)
-        .map(|kind| {
-            (0..resources)
-                .map(|resource| {
-                    let value = solution.point[kind * resources + resource] / unit[resource];
-                    if value > 0.0 { value } else { 0.0 }
-                })
-                .collect()
-        })
-        .collect();
-    Values { of }
+    units
 }
 
 #[cfg(test)]

@@ -66,7 +66,7 @@ fn yes() -> bool {
 /// A machine of fixed size.
 ///
 /// A single host of an inventory is a type whose only offering has one left.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct InstanceType {
     /// Unique in its catalogue; label `node.kubernetes.io/instance-type`.

@@ -7,6 +7,8 @@ use std::time::Duration;
 use clap::{ArgAction, Args, ValueEnum};
 use joiner_api::Dialect;
 
+use super::RackspaceArgs;
+
 /// How logs look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
@@ -53,6 +55,9 @@ pub(crate) struct RunArgs {
     /// How to behave.
     #[command(flatten)]
     pub(crate) behaviour: BehaviourArgs,
+    /// Rackspace Spot and SpotNodePools.
+    #[command(flatten)]
+    pub(crate) rackspace: RackspaceArgs,
 }
 
 /// Which cluster, and as whom.
@@ -159,8 +164,8 @@ pub(crate) struct BehaviourArgs {
     /// What happens when minValues of a pool cannot be met: Strict or BestEffort.
     #[arg(long, env = "MIN_VALUES_POLICY", default_value = "Strict")]
     pub(crate) min_values_policy: joiner_core::problem::MinValuesPolicy,
-    /// How often nodes are looked at that might go.
-    #[arg(long, value_name = "TIME", env = "DISRUPTION_PERIOD", default_value = "10s", value_parser = duration)]
+    /// How often nodes are looked at that might go although nothing has changed; changes are looked at when they come.
+    #[arg(long, value_name = "TIME", env = "DISRUPTION_PERIOD", default_value = "5m", value_parser = duration)]
     pub(crate) disruption_period: Duration,
     /// How often catalogues and prices are read.
     #[arg(long, value_name = "TIME", env = "CATALOG_PERIOD", default_value = "30s", value_parser = duration)]
@@ -213,7 +218,7 @@ fn address(text: &str) -> Result<Bind, String> {
         .ok_or_else(|| format!("{text:?} is not an address: {wanted}"))
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let read = joiner_api::text::Duration::from(text)
         .get()
         .map_err(|error| error.to_string())?;

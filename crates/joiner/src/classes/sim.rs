@@ -19,7 +19,7 @@ use joiner_core::problem::Catalog;
 use joiner_providers::{Provider, ProviderError};
 use joiner_sim::clock::Clock;
 use joiner_sim::clouds::sim::{
-    Forgetful, Ledger, Market, Rack, SimCloud, SimCloudOptions, built_in, read_kwok,
+    CloudEvent, Forgetful, Ledger, Market, Rack, SimCloud, SimCloudOptions, built_in, read_kwok,
 };
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
@@ -42,7 +42,11 @@ pub(crate) struct SimClasses {
     archive: Option<Archive>,
     tasks: Tasks,
     open: Mutex<BTreeMap<Name, SimCloud>>,
+    observer: Option<Observer>,
 }
+
+/// Sees what happens at every cloud.
+type Observer = Arc<dyn Fn(&CloudEvent) + Send + Sync>;
 
 impl SimClasses {
     /// Clouds whose machines plug into `rack` and end with this process.
@@ -54,6 +58,7 @@ impl SimClasses {
             archive: None,
             tasks,
             open: Mutex::default(),
+            observer: None,
         }
     }
 
@@ -63,6 +68,20 @@ impl SimClasses {
             archive: Some(archive),
             ..self
         }
+    }
+
+    /// The same under the eyes of an observer, which must not ask a cloud anything.
+    pub(crate) fn observed(self, observer: impl Fn(&CloudEvent) + Send + Sync + 'static) -> Self {
+        SimClasses {
+            observer: Some(Arc::new(observer)),
+            ..self
+        }
+    }
+
+    /// The clouds that have been opened so far.
+    pub(crate) fn clouds(&self) -> Vec<SimCloud> {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.values().cloned().collect()
     }
 
     fn ledger(&self, class: &ClassRecord) -> Arc<dyn Ledger> {
@@ -141,6 +160,9 @@ impl ClassFactory for SimClasses {
             Arc::clone(&self.rack),
             self.ledger(class),
         );
+        if let Some(observer) = self.observer.clone() {
+            cloud.observe(move |event| observer(event));
+        }
         let running = cloud.clone();
         self.tasks
             .spawn(format!("cloud {}", class.key), async move {
@@ -189,6 +211,10 @@ fn options(
         // A cloud that boots at once has kubelets that are ready at once.
         options.ready_after = options.ready_after.min(options.boot_min);
     }
+    if let Some(timeout) = &spec.registration_timeout {
+        options.registration = Some(duration("spec.registrationTimeout", timeout)?);
+    }
+    options.shows_stock = spec.stock_outs.as_ref().is_none_or(|stock| !stock.hidden);
     let failures = spec.failures.clone().unwrap_or_default();
     if let Some(launch) = &failures.launch {
         options.refused_percent = percent("spec.failures.launch", launch)?;
@@ -253,7 +279,8 @@ mod tests {
             "seed": 7,
             "spotPrices": {"swing": "20%", "every": "1m"},
             "bootTime": {"min": "1s", "max": "2s"},
-            "stockOuts": {"chance": "5%", "every": "3m", "offerings": [{"zone": "sim-b"}]},
+            "registrationTimeout": "40s",
+            "stockOuts": {"chance": "5%", "every": "3m", "hidden": true, "offerings": [{"zone": "sim-b"}]},
             "interruptions": {"chance": "10%", "every": "1h", "notice": "30s"},
             "failures": {"launch": "3%", "registration": "4%"},
         }))
@@ -266,6 +293,8 @@ mod tests {
         assert_eq!(market.spot_life, Some(Duration::from_hours(10)));
         assert_eq!(market.notice, Duration::from_secs(30));
         assert_eq!((options.refused_percent, options.stillborn_percent), (3, 4));
+        assert_eq!(options.registration, Some(Duration::from_secs(40)));
+        assert!(!options.shows_stock);
         let sold_out = |zone: &str| {
             let offerings = options
                 .catalog

@@ -12,7 +12,7 @@ pub(crate) fn create(api: &Local, seed: u64) -> Result<(), Status> {
     api.create("deployments.apps", "shop", web())?;
     api.create("poddisruptionbudgets.policy", "shop", budget())?;
     api.create("daemonsets.apps", "kube-system", agent())?;
-    api.create("jobs.batch", "shop", report())?;
+    api.create("jobs.batch", "shop", report("report", 3, 1))?;
     Ok(())
 }
 
@@ -90,13 +90,14 @@ fn agent() -> Value {
     })
 }
 
-fn report() -> Value {
-    let mut template = pod("report", "500m", "512Mi");
+/// A job whose pods take a while each.
+pub(crate) fn report(name: &str, completions: u32, parallelism: u32) -> Value {
+    let mut template = pod(name, "500m", "512Mi");
     template["metadata"]["annotations"] = json!({"sim.joiner.dev/run-seconds": "20"});
     template["spec"]["restartPolicy"] = json!("Never");
     json!({
         "apiVersion": "batch/v1", "kind": "Job",
-        "metadata": {"name": "report"},
-        "spec": {"completions": 3, "parallelism": 1, "template": template},
+        "metadata": {"name": name},
+        "spec": {"completions": completions, "parallelism": parallelism, "template": template},
     })
 }

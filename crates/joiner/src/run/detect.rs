@@ -23,14 +23,25 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    /// These, or whatever is installed.
-    pub(super) fn new(families: &[Family]) -> Result<Self, Failure> {
+    /// These, or whatever is installed. SpotNodePools need credentials that are in no object: who asks for them without
+    /// is told so, and who does not ask is not kept from the rest.
+    pub(super) fn new(
+        families: &[Family],
+        credentials: Result<(), String>,
+    ) -> Result<Self, Failure> {
         if families.is_empty() {
-            let families = SERVED.iter().collect();
+            let mut families: Vec<&'static Served> = SERVED.iter().collect();
+            if let Err(said) = credentials {
+                info!(%said, "SpotNodePools are not served");
+                families.retain(|one| one.family != Family::Karpetrack);
+            }
             return Ok(Wanted {
                 families,
                 all: false,
             });
+        }
+        if families.contains(&Family::Karpetrack) {
+            credentials.map_err(Failure::Usage)?;
         }
         let served = |family: &Family| {
             let found = SERVED.iter().find(|one| one.family == *family);

@@ -4,19 +4,22 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use joiner_controllers::classes::ClusterSecrets;
 use joiner_controllers::clients::{Clients, Fence};
 use joiner_controllers::clock::SystemClock;
-use joiner_controllers::dialect::{ClassFactory, Window};
+use joiner_controllers::dialect::{ClassFactory, Secrets, Window};
 use joiner_controllers::lease::LeaseOptions;
 use joiner_controllers::tasks::Tasks;
 use joiner_controllers::{Engine, Mode, Settings};
 use joiner_sim::clock::Clock;
+use joiner_sim::clouds::sim::Rack;
 use prometheus_client::registry::Registry;
 use tracing::warn;
 
 use super::serving::Board;
 use super::site::Site;
 use crate::args::{BehaviourArgs, RunArgs};
+use crate::classes::rackspace::{Defaults, MOCK_CLOUDSPACE, Mock, RackspaceClasses};
 use crate::classes::sim::{Archive, SimClasses};
 use crate::failure::Failure;
 use crate::kubelets::Kubelets;
@@ -48,12 +51,32 @@ impl Session {
         })?;
         let lease = LeaseOptions::new(&site.namespace, &election.leader_election_name, &identity());
         let simulated = Tasks::new();
+        let clock = Clock::wall();
+        let rack = Arc::new(Kubelets::start(&clients, clock.clone(), &simulated));
+        let mut classes = vec![sim(
+            &clients,
+            &site.namespace,
+            clock,
+            rack.clone(),
+            &simulated,
+        )];
+        let mut defaults = Defaults::new(&args.rackspace, &site.namespace)?;
+        let mut cloudspace = args.rackspace.cloudspace().unwrap_or_default();
+        if args.behaviour.mock_mode {
+            let mock = Mock::start(&clients, &site.namespace, rack, &simulated);
+            defaults = defaults.mocked(&mock);
+            cloudspace = MOCK_CLOUDSPACE;
+        }
+        let secrets: Arc<dyn Secrets> = Arc::new(ClusterSecrets(clients.clone()));
+        classes.extend(RackspaceClasses::both(&defaults, &secrets));
         let wiring = Wiring {
-            classes: vec![sim(&clients, &site.namespace, &simulated)],
+            karpetrack: args.rackspace.karpetrack(cloudspace),
+            classes,
             clock: Arc::new(SystemClock),
             families: families.to_vec(),
             settings: settings(args),
             lease: (!alone).then_some(lease),
+            decide: None,
             clients,
         };
         let mut registry = Registry::default();
@@ -70,9 +93,13 @@ impl Session {
 }
 
 /// Simulated clouds whose machines join this cluster.
-fn sim(clients: &Clients, namespace: &str, tasks: &Tasks) -> Arc<dyn ClassFactory> {
-    let clock = Clock::wall();
-    let rack = Arc::new(Kubelets::start(clients, clock.clone(), tasks));
+fn sim(
+    clients: &Clients,
+    namespace: &str,
+    clock: Clock,
+    rack: Arc<dyn Rack>,
+    tasks: &Tasks,
+) -> Arc<dyn ClassFactory> {
     let archive = Archive::new(clients.clone(), namespace);
     let reads = clients.reads.clone();
     Arc::new(SimClasses::new(reads, clock, rack, tasks.clone()).remembering(archive))
@@ -89,7 +116,9 @@ fn settings(args: &RunArgs) -> Settings {
         paused: behaviour.paused,
         window: window(behaviour),
         disruption_period: behaviour.disruption_period,
-        catalog_period: behaviour.catalog_period,
+        catalog_period: behaviour
+            .catalog_period
+            .min(args.rackspace.pricing_refresh_interval),
         garbage_period: behaviour.garbage_period,
         drift_period: behaviour.drift_period,
         own_node: args.cluster.node_name.as_deref().map(Into::into),

@@ -12,7 +12,7 @@ use tokio::runtime::Runtime;
 
 pub(crate) use self::objects::{is_true, label, merge, pod_template, text};
 pub(crate) use self::story::{Sight, Story};
-pub(crate) use self::world::{World, paths};
+pub(crate) use self::world::{World, collection, create, install, paths};
 
 /// One runtime for all tests, because what they share lives in it.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));

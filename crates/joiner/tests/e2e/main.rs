@@ -14,10 +14,15 @@
 
 mod harness;
 
+mod admission;
 mod budgets;
 mod consolidation;
 mod constraints;
+mod deploy;
 mod drain;
+mod kt;
+mod kt_install;
+mod kt_mock;
 mod launch;
 mod leader;
 mod outage;
@@ -33,14 +38,19 @@ fn main() {
     // The longest first.
     let tests = [
         outage::tests(),
+        kt::tests(),
+        kt_install::tests(),
+        kt_mock::tests(),
         leader::tests(),
         launch::tests(),
+        deploy::tests(),
         replacement::tests(),
         budgets::tests(),
         consolidation::tests(),
         drain::tests(),
         scale::tests(),
         constraints::tests(),
+        admission::tests(),
     ];
     let trials = tests.into_iter().flatten().collect();
     let conclusion = libtest_mimic::run(&arguments, trials);

@@ -218,8 +218,7 @@ impl Rackspace {
         let space = match self.client.cloudspace(name).await {
             Err(ProviderError::NotFound(_)) => {
                 return Err(ProviderError::Invalid(format!(
-                    "the organisation has no cloudspace {name:?}: its name is in the console, and in the Secret or \
-                     the settings that name it"
+                    "the organisation has no cloudspace {name:?}: write the name that the console shows"
                 )));
             }
             other => other?,

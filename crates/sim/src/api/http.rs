@@ -39,7 +39,12 @@ use self::{
     request::{Query, Route, Target},
     response::{Accepted, Encoding},
 };
-use super::{ApiServer, Status, registry::Resource, state::State, table};
+use super::{
+    ApiServer, Status,
+    registry::Resource,
+    state::{Answering, State},
+    table,
+};
 use crate::faults::{Fault, RequestInfo};
 
 /// The real server's limit for bodies.
@@ -229,13 +234,18 @@ impl ApiServer {
             },
             cut_after: faults::cut(fault),
         };
-        if bindings {
-            if context.verb != Verb::Create {
-                return Err(not_allowed());
-            }
-            return subresource::bind_by_collection(&mut state, &mut context);
-        }
-        dispatch(&mut state, &context)
+        state.answering = Some(Answering {
+            verb: context.verb,
+            subresource: context.subresource.clone().unwrap_or_default(),
+            user_agent: context.user_agent.clone(),
+        });
+        let answer = match (bindings, context.verb) {
+            (true, Verb::Create) => subresource::bind_by_collection(&mut state, &mut context),
+            (true, _) => Err(not_allowed()),
+            (false, _) => dispatch(&mut state, &context),
+        };
+        state.answering = None;
+        answer
     }
 
     fn respond_other(

@@ -2,7 +2,7 @@
 
 use super::{
     local::Local,
-    state::{Options, Shared},
+    state::{Commit, Observer, Options, Shared},
 };
 use crate::{clock::Clock, faults::FaultPlan};
 
@@ -35,6 +35,15 @@ impl ApiServer {
     /// What goes wrong with requests over HTTP; nothing until it is told.
     pub fn faults(&self) -> &FaultPlan {
         &self.faults
+    }
+
+    /// Shows every change to `observer` in the moment of its commit, with the server locked: the observer must not ask
+    /// the server anything.
+    pub fn observe(&self, observer: impl FnMut(&Commit<'_>) + Send + 'static) {
+        self.shared
+            .lock()
+            .observers
+            .push(Observer(Box::new(observer)));
     }
 
     /// Ends every open watch, as a restart of the server would.

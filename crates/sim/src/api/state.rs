@@ -2,11 +2,13 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use jiff::Timestamp;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
 
 use super::{
+    local::ChangeKind,
     log::EventLog,
     registry::{Registry, Resource},
     status::{Named, Status},
@@ -37,6 +39,53 @@ impl Default for Options {
     }
 }
 
+/// The request over HTTP that a change was made by.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a> {
+    /// What it does.
+    pub verb: super::Verb,
+    /// Such as `eviction`; empty for the object itself.
+    pub subresource: &'a str,
+    /// Who asks.
+    pub user_agent: &'a str,
+}
+
+/// A change in the moment of its commit.
+#[derive(Debug)]
+pub struct Commit<'a> {
+    /// When.
+    pub at: Timestamp,
+    /// `pods`, `deployments.apps`.
+    pub resource: &'a str,
+    /// What follows the resource in its path: `namespace/name`, or the name.
+    pub key: &'a str,
+    /// What happened.
+    pub kind: ChangeKind,
+    /// The object after it; for a deletion, its last state.
+    pub object: &'a Arc<Value>,
+    /// The object before it.
+    pub previous: Option<&'a Arc<Value>>,
+    /// The request that made it; `None` for what code of this process did through the in-process interface.
+    pub asked: Option<Asked<'a>>,
+}
+
+/// Sees every change in the moment of its commit, with the server locked: it must not ask the server anything.
+pub(crate) struct Observer(pub(crate) Box<dyn FnMut(&Commit<'_>) + Send>);
+
+impl std::fmt::Debug for Observer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Observer")
+    }
+}
+
+/// The request that is being answered.
+#[derive(Debug)]
+pub(crate) struct Answering {
+    pub(crate) verb: super::Verb,
+    pub(crate) subresource: String,
+    pub(crate) user_agent: String,
+}
+
 /// Everything behind the mutex.
 #[derive(Debug)]
 pub(crate) struct State {
@@ -44,6 +93,9 @@ pub(crate) struct State {
     pub(crate) registry: Registry,
     pub(crate) log: EventLog,
     pub(crate) clock: Clock,
+    pub(crate) observers: Vec<Observer>,
+    /// What is being answered over HTTP, while the lock is held for it.
+    pub(crate) answering: Option<Answering>,
     uids: ChaCha8Rng,
     names: ChaCha8Rng,
 }
@@ -62,6 +114,8 @@ impl Shared {
             registry: Registry::builtin(),
             log: EventLog::default(),
             clock: clock.clone(),
+            observers: Vec::new(),
+            answering: None,
             uids: stream(options.seed, 1),
             names: stream(options.seed, 2),
         };
@@ -205,6 +259,21 @@ impl State {
         let now = self.clock.now();
         self.log
             .append(event.version, verb, &resource.table, &event.key, now);
+        for Observer(observe) in &mut self.observers {
+            observe(&Commit {
+                at: now,
+                resource: &resource.table,
+                key: &event.key,
+                kind: event.kind,
+                object: &event.object,
+                previous: event.previous.as_ref(),
+                asked: self.answering.as_ref().map(|request| Asked {
+                    verb: request.verb,
+                    subresource: &request.subresource,
+                    user_agent: &request.user_agent,
+                }),
+            });
+        }
     }
 }
 

@@ -263,6 +263,28 @@ impl RackspaceCloud {
             .collect()
     }
 
+    /// Everything that was sold, for [`RackspaceCloud::restore`] in another process.
+    pub fn memory(&self) -> Value {
+        self.lock().state.memory()
+    }
+
+    /// Goes on where another process ended. Says how many pools there are.
+    pub fn restore(&self, memory: &Value) -> usize {
+        let count = self.lock().state.restore(memory);
+        self.changed.notify_one();
+        count
+    }
+
+    /// Forgets what was sold: another process plays this cloud from now on.
+    pub fn rest(&self) {
+        let nodes = {
+            let mut inner = self.lock();
+            let seed = inner.options.auctions.seed;
+            inner.state.rest(seed)
+        };
+        nodes.iter().for_each(|node| self.rack.kill(node));
+    }
+
     /// What the cloudspace's webhook would have been told.
     pub fn webhook_calls(&self) -> Vec<String> {
         self.lock().state.webhook.clone()

@@ -15,7 +15,8 @@ use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
 use joiner_core::problem::{Catalog, InstanceType, Offering};
 use joiner_providers::{
-    LaunchRequest, Machine, MachineId, Notice, Provider, ProviderError, RepairPolicy, Timeouts, Uid,
+    LaunchRequest, Machine, MachineId, MachineState, NodeLink, Notice, Provider, ProviderError,
+    RepairPolicy, Timeouts, Uid,
 };
 use rand::RngExt;
 use tokio::sync::Notify;
@@ -58,6 +59,10 @@ pub struct SimCloudOptions {
     pub boot_min: Duration,
     /// The slowest.
     pub boot_max: Duration,
+    /// How long a machine may take to become a node before it is given up; `None` for ample time.
+    pub registration: Option<Duration>,
+    /// Whether the catalogue shows what is sold out; otherwise that is found out by wanting to buy.
+    pub shows_stock: bool,
     /// From registration to ready.
     pub ready_after: Duration,
     /// From the order to terminate until the machine is gone.
@@ -66,6 +71,8 @@ pub struct SimCloudOptions {
     pub refused_percent: u32,
     /// In a hundred launches, so many never become a node.
     pub stillborn_percent: u32,
+    /// Sells a second machine to who asks twice with one UID: a broken cloud, for tests that must notice.
+    pub forgets_orders: bool,
 }
 
 impl SimCloudOptions {
@@ -76,10 +83,13 @@ impl SimCloudOptions {
             market: Market::calm(seed),
             boot_min: Duration::from_secs(20),
             boot_max: Duration::from_mins(1),
+            registration: None,
+            shows_stock: true,
             ready_after: Duration::from_secs(5),
             stop_after: Duration::from_secs(5),
             refused_percent: 0,
             stillborn_percent: 0,
+            forgets_orders: false,
         }
     }
 }
@@ -92,6 +102,26 @@ impl SimCloudOptions {
     }
 }
 
+/// Something that happened at the cloud.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CloudEvent {
+    /// A machine was sold.
+    Launched(Machine),
+    /// A machine booted.
+    Booted(String),
+    /// A machine was asked to go, for the first time.
+    Terminating(MachineId),
+    /// A machine is gone.
+    Gone {
+        /// Which.
+        id: MachineId,
+        /// Whether the cloud took it back by itself.
+        taken: bool,
+    },
+}
+
+type Observer = Box<dyn FnMut(&CloudEvent) + Send>;
+
 struct Inner {
     options: SimCloudOptions,
     machines: Machines,
@@ -99,6 +129,15 @@ struct Inner {
     reign: Option<u64>,
     /// Gone, and perhaps still in the ledger.
     forget: Vec<MachineId>,
+    observers: Vec<Observer>,
+}
+
+impl Inner {
+    fn tell(&mut self, event: &CloudEvent) {
+        for observe in &mut self.observers {
+            observe(event);
+        }
+    }
 }
 
 /// The cloud. Cheap to clone; clones are the same cloud.
@@ -115,7 +154,10 @@ pub struct SimCloud {
 /// How soon to look again whether the ledger can be read, or whose reign it is.
 const LOOK: SignedDuration = SignedDuration::from_secs(1);
 
-const REPAIR: [RepairPolicy; 2] = [
+/// How long a launch may take.
+const LAUNCH: Duration = Duration::from_mins(5);
+
+const REPAIR: [RepairPolicy; 3] = [
     RepairPolicy {
         condition: "Ready",
         status: "False",
@@ -124,6 +166,12 @@ const REPAIR: [RepairPolicy; 2] = [
     RepairPolicy {
         condition: "Ready",
         status: "Unknown",
+        tolerated: Duration::from_mins(10),
+    },
+    // As a problem detector on the node reports it.
+    RepairPolicy {
+        condition: "NetworkingReady",
+        status: "False",
         tolerated: Duration::from_mins(10),
     },
 ];
@@ -146,6 +194,7 @@ impl SimCloud {
             machines: Machines::default(),
             reign: None,
             forget: Vec::new(),
+            observers: Vec::new(),
         };
         SimCloud {
             inner: Arc::new(Mutex::new(inner)),
@@ -202,19 +251,19 @@ impl SimCloud {
     /// Boots, interrupts and buries machines when their time comes, until it is dropped.
     pub async fn run(&self) {
         loop {
-            let next = match self.open().await {
-                Ok(()) => self.act().await,
-                Err(_) => {
-                    if self.ledger.reign().is_none() {
-                        self.hand_over();
-                    }
-                    Some(
-                        self.clock
-                            .now()
-                            .saturating_add(LOOK)
-                            .unwrap_or(Timestamp::MAX),
-                    )
+            let next = if let Err(error) = self.open().await {
+                match self.ledger.reign() {
+                    Some(_) => tracing::warn!(%error, "the machines are not known yet"),
+                    None => self.hand_over(),
                 }
+                Some(
+                    self.clock
+                        .now()
+                        .saturating_add(LOOK)
+                        .unwrap_or(Timestamp::MAX),
+                )
+            } else {
+                self.act().await
             };
             let changed = self.changed.notified();
             let wait = next.map(|at| until(self.clock.now(), at));
@@ -242,10 +291,47 @@ impl SimCloud {
         self.changed.notify_one();
     }
 
+    /// Shows everything that happens to `observer` in its moment, with the cloud locked: the observer must not ask the
+    /// cloud anything.
+    pub fn observe(&self, observer: impl FnMut(&CloudEvent) + Send + 'static) {
+        self.lock().observers.push(Box::new(observer));
+    }
+
+    /// Puts a machine there that somebody else runs: it bears no mark of ours and becomes no node.
+    pub async fn plant(&self, name: &str) -> Option<MachineId> {
+        self.open().await.ok()?;
+        let now = self.clock.now();
+        let mut inner = self.lock();
+        let kind = inner.options.catalog.types.first()?.clone();
+        let offering = kind.offerings.first()?.clone();
+        let id = MachineId(format!("sim:///{}/{name}", offering.zone).into());
+        inner.machines.plant(Machine {
+            id: id.clone(),
+            uid: None,
+            state: MachineState::Running,
+            links: vec![NodeLink::ProviderId(id.0.clone())],
+            allocatable: kind.allocatable(),
+            instance_type: kind.name,
+            zone: offering.zone,
+            region: offering.region,
+            capacity_type: offering.capacity_type,
+            price: Some(offering.price),
+            capacity: kind.capacity,
+            labels: kind.labels,
+            created: Some(now),
+        });
+        Some(id)
+    }
+
     /// Every machine there is, marked or not: the truth that leak checks compare with.
     pub fn machines(&self) -> Vec<Machine> {
         let now = self.clock.now();
         self.lock().machines.list(now)
+    }
+
+    /// The time at this cloud.
+    pub fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -273,9 +359,16 @@ impl SimCloud {
     fn carry_out(&self, orders: Vec<Order>) {
         for order in orders {
             match order {
-                Order::Boot(spec) => self.rack.boot(*spec),
+                Order::Boot(spec) => {
+                    self.lock().tell(&CloudEvent::Booted(spec.name.clone()));
+                    self.rack.boot(*spec);
+                }
                 Order::Kill(name) => self.rack.kill(&name),
-                Order::Forget(id) => self.lock().forget.push(id),
+                Order::Forget { id, taken } => {
+                    let mut inner = self.lock();
+                    inner.forget.push(id.clone());
+                    inner.tell(&CloudEvent::Gone { id, taken });
+                }
             }
         }
     }
@@ -284,7 +377,9 @@ impl SimCloud {
     fn sell(&self, request: &LaunchRequest) -> Result<Machine, ProviderError> {
         let now = self.clock.now();
         let mut inner = self.lock();
-        if let Some(machine) = inner.machines.by_uid(&request.uid, now) {
+        if !inner.options.forgets_orders
+            && let Some(machine) = inner.machines.by_uid(&request.uid, now)
+        {
             return Ok(machine);
         }
         let (kind, offering) = inner.find(request)?;
@@ -302,9 +397,11 @@ impl SimCloud {
         }
         let kind = kind.clone();
         let options = inner.options.clone();
-        Ok(inner
+        let machine = inner
             .machines
-            .launch(request, &kind, &offering, &options, now))
+            .launch(request, &kind, &offering, &options, now);
+        inner.tell(&CloudEvent::Launched(machine.clone()));
+        Ok(machine)
     }
 }
 
@@ -355,6 +452,7 @@ impl Provider for SimCloud {
         for kind in &mut catalog.types {
             for offering in &mut kind.offerings {
                 *offering = inner.options.market.quote(&kind.name, offering, now);
+                offering.available |= !inner.options.shows_stock;
             }
         }
         Ok(catalog)
@@ -373,16 +471,19 @@ impl Provider for SimCloud {
     async fn terminate(&self, id: &MachineId) -> Result<(), ProviderError> {
         self.open().await?;
         let now = self.clock.now();
-        let (known, unstored) = {
+        let (first, unstored) = {
             let mut inner = self.lock();
             let stop_after = inner.options.stop_after;
-            let known = inner.machines.terminate(id, now, stop_after);
-            (known, inner.machines.unstored(id))
+            let first = inner.machines.terminate(id, now, stop_after);
+            if first == Some(true) {
+                inner.tell(&CloudEvent::Terminating(id.clone()));
+            }
+            (first, inner.machines.unstored(id))
         };
         if let Some(sold) = unstored {
             self.store(&sold).await?;
         }
-        if known { Ok(()) } else { Err(gone(id)) }
+        first.map(drop).ok_or_else(|| gone(id))
     }
 
     async fn get(&self, id: &MachineId) -> Result<Machine, ProviderError> {
@@ -419,10 +520,14 @@ impl Provider for SimCloud {
     }
 
     fn timeouts(&self) -> Timeouts {
-        let slowest = self.lock().options.boot_max;
+        let (given, slowest) = {
+            let options = &self.lock().options;
+            (options.registration, options.boot_max)
+        };
         Timeouts {
-            launch: Duration::from_mins(5),
-            registration: slowest * 3 + Duration::from_mins(5),
+            // A machine that boots is not launched yet.
+            launch: given.map_or(LAUNCH, |given| given.min(LAUNCH)),
+            registration: given.unwrap_or(slowest * 3 + Duration::from_mins(5)),
         }
     }
 

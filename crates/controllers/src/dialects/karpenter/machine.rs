@@ -21,8 +21,6 @@ use crate::dialects::convert::{
 use crate::record::{ClassKey, MachineRecord, MachineStatus, NewMachine, Offer, annotations};
 use crate::view::{labels, version};
 
-/// Annotation with the price that was agreed, for people.
-const PRICE: &str = "joiner.dev/price";
 /// Prefix of annotations that are for the machine object only.
 const OWN: [&str; 2] = ["joiner.dev/", "karpenter.sh/nodeclaim-"];
 
@@ -185,7 +183,10 @@ pub(super) fn render(machine: &NewMachine) -> Result<NodeClaim, String> {
     );
     notes.insert(annotations::OFFERS.into(), offers);
     if let Some(offer) = first {
-        notes.insert(PRICE.into(), offer.purchase.price.dollars().to_string());
+        notes.insert(
+            annotations::PRICE.into(),
+            offer.purchase.price.dollars().to_string(),
+        );
     }
     let spec = template.spec;
     Ok(NodeClaim {

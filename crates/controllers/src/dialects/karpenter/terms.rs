@@ -5,6 +5,7 @@ use std::sync::Arc;
 use joiner_api::condition::Condition as ApiCondition;
 use joiner_api::karpenter::{CapacityBuffer, NodeOverlay};
 use joiner_api::validate::Validate as _;
+use joiner_core::resources::Resources;
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 
@@ -15,11 +16,8 @@ use crate::record::{
 use crate::view::version;
 
 /// An overlay as the engine keeps it.
-pub(super) fn lower_overlay(overlay: &NodeOverlay) -> Result<OverlayRecord, String> {
-    let violations: Vec<String> = overlay.validate().iter().map(ToString::to_string).collect();
-    if !violations.is_empty() {
-        return Err(violations.join("; "));
-    }
+pub(super) fn lower_overlay(overlay: &NodeOverlay) -> OverlayRecord {
+    let mut invalid: Vec<String> = overlay.validate().iter().map(ToString::to_string).collect();
     let spec = &overlay.spec;
     let fixed = spec
         .price
@@ -29,12 +27,16 @@ pub(super) fn lower_overlay(overlay: &NodeOverlay) -> Result<OverlayRecord, Stri
         .price_adjustment
         .as_ref()
         .map(|change| change.get().map(PriceRule::Change));
-    let price = fixed
-        .or(changed)
-        .transpose()
-        .map_err(|error| format!("spec.price: {error}"))?;
+    let price = fixed.or(changed).transpose().unwrap_or_else(|error| {
+        invalid.push(format!("spec.price: {error}"));
+        None
+    });
+    let capacity = lower_resources(spec.capacity.as_ref()).unwrap_or_else(|error| {
+        invalid.push(format!("spec.capacity.{error}"));
+        Resources::new()
+    });
     let status = overlay.status.clone().unwrap_or_default();
-    Ok(OverlayRecord {
+    OverlayRecord {
         key: key(super::NAME, &overlay.metadata),
         uid: text(overlay.metadata.uid.as_ref()),
         version: version(overlay.metadata.resource_version.as_deref()),
@@ -46,10 +48,10 @@ pub(super) fn lower_overlay(overlay: &NodeOverlay) -> Result<OverlayRecord, Stri
             .map(joiner_api::scheduling::NodeSelectorRequirement::to_expression)
             .collect(),
         price,
-        capacity: lower_resources(spec.capacity.as_ref())
-            .map_err(|error| format!("spec.capacity.{error}"))?,
+        capacity,
+        invalid: (!invalid.is_empty()).then(|| invalid.join("; ")),
         conditions: lower_conditions(&status.conditions),
-    })
+    }
 }
 
 /// A buffer as the engine keeps it.

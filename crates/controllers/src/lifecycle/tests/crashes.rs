@@ -84,3 +84,36 @@ fn a_quiet_machine_is_left_alone() {
     toy.run_for(std::time::Duration::from_hours(24));
     assert_eq!(toy.requests, before, "{:?}", toy.log);
 }
+
+#[test]
+fn a_process_that_dies_at_every_second_turn_still_ends_a_drain() {
+    for (name, every) in [("second", 2), ("third", 3)] {
+        let mut toy = Toy::new();
+        toy.run_until(|toy| toy.machine().initialized());
+        toy.pods = vec![pod("web")];
+        toy.delete();
+        let mut deaths = 0;
+        for turn in 0..10_000_usize {
+            if toy.machine.is_none() {
+                break;
+            }
+            // It dies while it waits, too: whatever it counted in its head begins anew.
+            let dies = turn % every == 0;
+            deaths += usize::from(dies);
+            toy.advance(if dies { Hears::No } else { Hears::Yes });
+            if dies {
+                toy.memory = crate::lifecycle::Memory::default();
+            }
+        }
+        assert!(
+            toy.machine.is_none() && toy.cloud.is_empty(),
+            "dies at every {name} turn, {deaths} times: {:#?}",
+            toy.log
+        );
+        assert!(
+            toy.elapsed() < std::time::Duration::from_mins(2),
+            "{:?}",
+            toy.elapsed()
+        );
+    }
+}

@@ -19,7 +19,7 @@ use crate::clients::WriteError;
 use crate::clock;
 use crate::lifecycle::{Cause, Memory, NodeChange, Observed, Step, Wake, step};
 use crate::record::{ClassKey, Key, MachineRecord, MachineStatus, MetadataChange, Offer};
-use crate::view::nodes::{NodeCondition, NodeRecord};
+use crate::view::nodes::{NodeCondition, NodeRecord, TaintTime};
 use crate::view::pods::{DoNotDisrupt, Owner, PodKey, PodRecord};
 
 const FINALIZER: &str = "karpenter.sh/termination";
@@ -52,6 +52,10 @@ pub(super) struct Toy {
     pub(super) loses_answers: bool,
     pub(super) hides: bool,
     pub(super) provider: bool,
+    pub(super) consolidate_after: Option<jiff::SignedDuration>,
+    pub(super) last_pod_event: Option<Timestamp>,
+    /// Writes to the object and its node.
+    pub(super) writes: Vec<&'static str>,
 }
 
 /// Whether the process lives to hear the answer.
@@ -168,6 +172,9 @@ impl Toy {
             loses_answers: false,
             hides: false,
             provider: true,
+            consolidate_after: None,
+            last_pod_event: None,
+            writes: Vec::new(),
         }
     }
 
@@ -217,6 +224,8 @@ impl Toy {
             nodes: nodes.cloned().map(Arc::new).collect(),
             pods: self.pods.iter().cloned().map(Arc::new).collect(),
             attached: self.attached.clone(),
+            consolidate_after: self.consolidate_after,
+            last_pod_event: self.last_pod_event,
             within_limits: self.within_limits || machine.tried() == 0,
             memory: self.memory.clone(),
         }
@@ -299,6 +308,14 @@ impl Toy {
     fn perform(&mut self, step: Step, hears: Hears) {
         let now = self.now;
         let heard = hears == Hears::Yes;
+        self.writes.extend(match &step {
+            Step::Metadata(_) => Some("metadata"),
+            Step::Status(_) => Some("status"),
+            Step::Node(_) => Some("node"),
+            Step::DeleteNode { .. } => Some("delete node"),
+            Step::Release => Some("release"),
+            _ => None,
+        });
         match step {
             Step::Wait(_) | Step::Choose => unreachable!("handled before"),
             Step::Metadata(change) => self.change(|machine| patch(machine, &change)),
@@ -457,6 +474,15 @@ impl Toy {
             if taints.len() > node.taints.len() {
                 self.log.push("taint".into());
             }
+            let new = taints.iter().filter(|one| !node.taints.contains(one));
+            let times = new.filter_map(|one| {
+                Some(TaintTime {
+                    key: one.key.clone(),
+                    effect: one.effect,
+                    time: change.taint_time?,
+                })
+            });
+            node.taint_times.extend(times);
             node.taints.clone_from(taints);
         }
         if let Some(finalizers) = &change.finalizers {
@@ -510,6 +536,7 @@ fn joined(machine: &Machine, now: Timestamp) -> NodeRecord {
             value: "".into(),
             effect: Effect::NoExecute,
         }],
+        taint_times: Vec::new(),
         strange_taints: Vec::new(),
         provider_id: id.clone(),
         system_uuid: "".into(),

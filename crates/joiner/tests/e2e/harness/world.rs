@@ -20,7 +20,10 @@ pub(crate) mod paths {
     pub(crate) const BUFFERS: &str = "/apis/autoscaling.x-k8s.io/v1beta1/capacitybuffers";
     pub(crate) const CLASSES: &str = "/apis/joiner.dev/v1alpha1/simnodeclasses";
 
-    pub(super) const ALL: [&str; 9] = [
+    pub(crate) const SPOT_POOLS: &str = "/apis/karpetrack.io/v1alpha1/spotnodepools";
+    pub(crate) const SPOT_NODES: &str = "/apis/karpetrack.io/v1alpha1/spotnodes";
+
+    pub(super) const ALL: [&str; 11] = [
         PODS,
         NODES,
         EVENTS,
@@ -30,6 +33,8 @@ pub(crate) mod paths {
         OVERLAYS,
         BUFFERS,
         CLASSES,
+        SPOT_POOLS,
+        SPOT_NODES,
     ];
 }
 
@@ -75,11 +80,7 @@ impl World {
             .await
             .expect("a control plane");
         let client = plane.client().expect("a client");
-        for crd in joiner_api::crds(None) {
-            let body = serde_json::to_value(&crd).unwrap();
-            let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-            client.send(Method::POST, path, Some(&body)).await.unwrap();
-        }
+        install(&client).await;
         let mirror = Mirror::start(&client, paths::ALL);
         let world = Arc::new(World {
             joiners: Mutex::default(),
@@ -95,22 +96,38 @@ impl World {
 
     /// Starts a Joiner. It looks more often than usual, because tests do not like to wait.
     pub(crate) fn join(&self, name: &str) {
+        self.join_with(name, &[]);
+    }
+
+    /// The same, with further arguments.
+    pub(crate) fn join_with(&self, name: &str, more: &[String]) {
+        self.launch(name, &self.plane.kubeconfig(), "default", more);
+    }
+
+    /// The same with another account, and with its lease in another namespace.
+    pub(crate) fn join_as(&self, name: &str, kubeconfig: &std::path::Path, namespace: &str) {
+        self.launch(name, kubeconfig, namespace, &[]);
+    }
+
+    fn launch(&self, name: &str, kubeconfig: &std::path::Path, namespace: &str, more: &[String]) {
         let directory = tempfile::Builder::new()
             .prefix("joiner-e2e-")
             .tempdir()
             .unwrap();
         let program = std::path::Path::new(env!("CARGO_BIN_EXE_joiner"));
-        let kubeconfig = self.plane.kubeconfig().display().to_string();
+        let kubeconfig = kubeconfig.display();
         let arguments = [
             "run",
             &format!("--kubeconfig={kubeconfig}"),
-            "--leader-election-namespace=default",
+            &format!("--leader-election-namespace={namespace}"),
             "--health-probe-bind-address=0",
             "--metrics-bind-address=0",
+            "--log-format=text",
             "--disruption-period=3s",
             "--garbage-period=10s",
         ]
         .map(str::to_owned);
+        let arguments = [&arguments, more].concat();
         let process = Process::start(name, directory.path(), program, &arguments).unwrap();
         let joiner = Joiner {
             process,
@@ -161,7 +178,7 @@ impl World {
         &self.mirror
     }
 
-    /// Sends an object, for an answer that may be a refusal.
+    /// Sends a request; the answer may be a refusal.
     pub(crate) async fn send(
         &self,
         method: Method,
@@ -176,21 +193,9 @@ impl World {
         self.client.get(path).await.ok()
     }
 
-    /// Creates an object. A kind whose definition is new may not be served yet: that is waited for.
+    /// Creates an object.
     pub(crate) async fn create(&self, namespace: &str, object: &Value) -> Value {
-        let path = collection(object, namespace);
-        let mut last = String::new();
-        for _ in 0..100 {
-            match self.send(Method::POST, &path, Some(object)).await {
-                Ok(created) => return created,
-                Err(error) => last = format!("{error:#}"),
-            }
-            if !last.contains("404") {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-        panic!("{last}\n{object:#}");
+        create(&self.client, namespace, object).await
     }
 
     /// Lays a change over an object.
@@ -209,7 +214,7 @@ impl World {
 
     /// Deletes an object; it may be gone already.
     pub(crate) async fn delete(&self, path: &str) {
-        if let Err(error) = self.send(Method::DELETE, path, None).await {
+        if let Err(error) = self.client.send(Method::DELETE, path, None).await {
             let said = format!("{error:#}");
             assert!(said.contains("404"), "{said}");
         }
@@ -217,10 +222,15 @@ impl World {
 
     /// The last lines that each Joiner wrote.
     pub(crate) fn logs(&self, lines: usize) -> String {
+        self.logs_about(lines, |_| true)
+    }
+
+    /// The same of those lines that matter.
+    pub(crate) fn logs_about(&self, lines: usize, matters: impl Fn(&str) -> bool) -> String {
         let mut all = String::new();
         for joiner in self.joiners().iter() {
             let output = joiner.process.output();
-            let output: Vec<&str> = output.lines().collect();
+            let output: Vec<&str> = output.lines().filter(|line| matters(line)).collect();
             let tail = output[output.len().saturating_sub(lines)..].join("\n  ");
             all.push_str(&format!("{}:\n  {tail}\n", joiner.process.name()));
         }
@@ -231,28 +241,58 @@ impl World {
 /// Where an object is created.
 pub(crate) fn collection(object: &Value, namespace: &str) -> String {
     let version = object["apiVersion"].as_str().unwrap();
-    let (plural, namespaced) = match object["kind"].as_str().unwrap() {
-        "ConfigMap" => ("configmaps", true),
-        "Namespace" => ("namespaces", false),
-        "Pod" => ("pods", true),
-        "PodTemplate" => ("podtemplates", true),
-        "PersistentVolume" => ("persistentvolumes", false),
-        "PersistentVolumeClaim" => ("persistentvolumeclaims", true),
-        "Deployment" => ("deployments", true),
-        "DaemonSet" => ("daemonsets", true),
-        "PodDisruptionBudget" => ("poddisruptionbudgets", true),
-        "CapacityBuffer" => ("capacitybuffers", true),
-        "NodePool" => ("nodepools", false),
-        "NodeClaim" => ("nodeclaims", false),
-        "NodeOverlay" => ("nodeoverlays", false),
-        "SimNodeClass" => ("simnodeclasses", false),
-        other => panic!("{other} has no path yet"),
+    let kind = object["kind"].as_str().unwrap();
+    let (plural, namespaced) = match kind {
+        "ConfigMap" => ("configmaps".to_owned(), true),
+        "Secret" => ("secrets".to_owned(), true),
+        "Namespace" => ("namespaces".to_owned(), false),
+        "Pod" => ("pods".to_owned(), true),
+        "PodTemplate" => ("podtemplates".to_owned(), true),
+        "PersistentVolume" => ("persistentvolumes".to_owned(), false),
+        "PersistentVolumeClaim" => ("persistentvolumeclaims".to_owned(), true),
+        "Deployment" => ("deployments".to_owned(), true),
+        "DaemonSet" => ("daemonsets".to_owned(), true),
+        "PodDisruptionBudget" => ("poddisruptionbudgets".to_owned(), true),
+        _ => {
+            let crds = joiner_api::crds(None);
+            let own = crds.iter().find(|crd| crd.spec.names.kind == kind);
+            let spec = &own.unwrap_or_else(|| panic!("{kind} has no path")).spec;
+            (spec.names.plural.clone(), spec.scope == "Namespaced")
+        }
     };
     let group = if version.contains('/') { "apis" } else { "api" };
     if namespaced {
         format!("/{group}/{version}/namespaces/{namespace}/{plural}")
     } else {
         format!("/{group}/{version}/{plural}")
+    }
+}
+
+/// Installs every kind, as `joiner crds | kubectl apply --server-side -f -` does.
+pub(crate) async fn install(client: &Client) {
+    for crd in joiner_api::crds(None) {
+        let body = serde_json::to_value(&crd).unwrap();
+        let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+        client.send(Method::POST, path, Some(&body)).await.unwrap();
+    }
+    for crd in joiner_api::crds(None) {
+        let version = &crd.spec.versions[0].name;
+        let path = format!(
+            "/apis/{}/{version}/{}",
+            crd.spec.group, crd.spec.names.plural
+        );
+        while client.get(&path).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+}
+
+/// Creates an object.
+pub(crate) async fn create(client: &Client, namespace: &str, object: &Value) -> Value {
+    let path = collection(object, namespace);
+    match client.send(Method::POST, &path, Some(object)).await {
+        Ok(created) => created,
+        Err(refused) => panic!("{refused:#}\n{object:#}"),
     }
 }
 

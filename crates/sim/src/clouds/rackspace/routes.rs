@@ -46,7 +46,12 @@ pub(super) fn router(cloud: RackspaceCloud) -> Router {
 
 /// Lets go wrong what was asked to go wrong.
 async fn faults(State(cloud): State<RackspaceCloud>, request: Request, next: Next) -> Response {
-    let line = format!("{} {}", request.method(), request.uri());
+    // The same line whether the call came through a socket or from this process.
+    let path = request
+        .uri()
+        .path_and_query()
+        .map_or("/", |path| path.as_str());
+    let line = format!("{} {path}", request.method());
     let fault = {
         let mut inner = cloud.lock();
         inner.calls.push(line.clone());

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use rand::RngExt;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::RackspaceCloudOptions;
@@ -14,7 +15,7 @@ use crate::clock::rfc3339;
 use crate::cluster::kubelet::NodeSpec;
 
 /// How a pool's servers are paid for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) enum Kind {
     Spot,
     OnDemand,
@@ -38,7 +39,7 @@ impl Kind {
 }
 
 /// How far the one server of a pool has come. (Pools of more than one server get one here.)
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Server {
     /// Not decided before this.
     Undecided(Timestamp),
@@ -51,7 +52,7 @@ enum Server {
 }
 
 /// One pool.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Pool {
     kind: Kind,
     namespace: String,
@@ -183,6 +184,36 @@ impl Pool {
 }
 
 impl State {
+    /// Everything that was sold, for another process to go on with.
+    pub(super) fn memory(&self) -> Value {
+        let pools: Vec<&Pool> = self.pools.values().collect();
+        serde_json::to_value(pools).unwrap_or_default()
+    }
+
+    /// Goes on where another process ended: servers that were nodes are switched on again. Says how many pools there are.
+    pub(super) fn restore(&mut self, memory: &Value) -> usize {
+        let pools: Vec<Pool> = serde_json::from_value(memory.clone()).unwrap_or_default();
+        self.version = pools.iter().map(|pool| pool.version).max().unwrap_or(0);
+        self.stamps.clear();
+        self.pools = pools
+            .into_iter()
+            .map(|mut pool| {
+                if pool.server == Server::Up {
+                    pool.server = Server::Building(pool.created);
+                }
+                ((pool.kind, pool.name.clone()), pool)
+            })
+            .collect();
+        self.pools.len()
+    }
+
+    /// Forgets everything; names the nodes that somebody else looks after from now on.
+    pub(super) fn rest(&mut self, seed: u64) -> Vec<String> {
+        let pools = std::mem::take(&mut self.pools);
+        let up = pools.into_values().filter(|pool| pool.server == Server::Up);
+        up.map(|pool| pool.node(seed)).collect()
+    }
+
     /// Makes a pool, or says why not.
     pub(super) fn create(
         &mut self,

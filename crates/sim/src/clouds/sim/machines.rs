@@ -23,7 +23,11 @@ use crate::cluster::kubelet::NodeSpec;
 pub(super) enum Order {
     Boot(Box<NodeSpec>),
     Kill(String),
-    Forget(MachineId),
+    /// It is gone for good; whether because the cloud took it back.
+    Forget {
+        id: MachineId,
+        taken: bool,
+    },
 }
 
 /// A machine that was sold, and what happens to it when.
@@ -46,9 +50,9 @@ pub struct Sold {
     ends: Option<Timestamp>,
 }
 
-/// All machines of the cloud, by their id.
+/// All machines of the cloud, by their id, and how many a forgetful cloud has numbered.
 #[derive(Default)]
-pub(super) struct Machines(BTreeMap<MachineId, Sold>);
+pub(super) struct Machines(BTreeMap<MachineId, Sold>, u64);
 
 impl Machines {
     pub(super) fn launch(
@@ -59,7 +63,12 @@ impl Machines {
         options: &SimCloudOptions,
         now: Timestamp,
     ) -> Machine {
-        let id = MachineId(format!("sim:///{}/{}", offering.zone, request.uid.0).into());
+        let mut id = format!("sim:///{}/{}", offering.zone, request.uid.0);
+        if options.forgets_orders {
+            self.1 += 1;
+            id = format!("{id}-{}", self.1);
+        }
+        let id = MachineId(id.into());
         let machine = machine(&id, request, kind, offering, now);
         let mut boot = options.market.random(Stream::Boot, &request.uid.0, 0);
         let span = options.boot_max.saturating_sub(options.boot_min).as_secs();
@@ -85,6 +94,21 @@ impl Machines {
         };
         self.0.insert(id, sold);
         machine
+    }
+
+    /// Puts a machine there that somebody else runs: it bears no mark of ours and becomes no node.
+    pub(super) fn plant(&mut self, machine: Machine) {
+        let sold = Sold {
+            spec: NodeSpec::named(&*machine.id.0),
+            boots: None,
+            booted: false,
+            stored: true,
+            taken: None,
+            announced: None,
+            ends: None,
+            machine: machine.clone(),
+        };
+        self.0.insert(machine.id, sold);
     }
 
     pub(super) fn by_uid(&self, uid: &Uid, now: Timestamp) -> Option<Machine> {
@@ -130,16 +154,20 @@ impl Machines {
         }
     }
 
-    /// Begins to take a machine down; whether there was one.
-    pub(super) fn terminate(&mut self, id: &MachineId, now: Timestamp, after: Duration) -> bool {
-        let Some(sold) = self.0.get_mut(id) else {
-            return false;
-        };
-        if sold.ends.is_none() {
+    /// Begins to take a machine down; `None` if there is none, otherwise whether it was not going yet.
+    pub(super) fn terminate(
+        &mut self,
+        id: &MachineId,
+        now: Timestamp,
+        after: Duration,
+    ) -> Option<bool> {
+        let sold = self.0.get_mut(id)?;
+        let first = sold.ends.is_none();
+        if first {
             sold.ends = Some(later(now, after));
             sold.stored = false;
         }
-        true
+        Some(first)
     }
 
     pub(super) fn interrupt(&mut self, id: &MachineId, now: Timestamp, notice: Duration) {
@@ -176,7 +204,10 @@ impl Machines {
                 if sold.booted {
                     orders.push(Order::Kill(sold.spec.name.clone()));
                 }
-                orders.push(Order::Forget(sold.machine.id.clone()));
+                orders.push(Order::Forget {
+                    id: sold.machine.id.clone(),
+                    taken: sold.ends.is_none_or(|at| at > now),
+                });
                 return false;
             }
             let boots = sold.boots.filter(|_| sold.may_boot());

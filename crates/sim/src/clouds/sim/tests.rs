@@ -4,9 +4,10 @@ use joiner_core::name::Labels;
 use joiner_core::plan::Purchase;
 use joiner_core::problem::CapacityType;
 use joiner_core::resources::Resources;
-use joiner_providers::MachineState;
 
 use super::*;
+
+mod memory;
 
 #[derive(Default)]
 struct Recorded(Mutex<Vec<String>>);
@@ -182,6 +183,19 @@ async fn what_is_sold_out_is_refused_and_shown_as_such() {
             .filter(spot)
             .all(|one| !one.available)
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cloud_may_keep_quiet_about_what_is_sold_out() {
+    let (cloud, _) = open(|options| {
+        options.market.sold_out_percent = 100;
+        options.shows_stock = false;
+    });
+    let catalog = cloud.catalog().await.unwrap();
+    let mut offerings = catalog.types.iter().flat_map(|kind| &kind.offerings);
+    assert!(offerings.all(|one| one.available));
+    let refused = cloud.launch(&request("u1", CapacityType::Spot)).await;
+    assert!(matches!(refused, Err(ProviderError::OutOfCapacity(_))));
 }
 
 #[tokio::test(start_paused = true)]

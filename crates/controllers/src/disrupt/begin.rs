@@ -1,0 +1,296 @@
+//! Beginning commands: as many at once as budgets allow, each looked at again after its nodes keep new pods away.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures::StreamExt as _;
+use futures::stream;
+use jiff::Timestamp;
+use joiner_core::name::Name;
+use joiner_core::plan::{Launch, Plan, Removal};
+use joiner_core::problem::{DisruptionReason, Problem};
+use tracing::{info, warn};
+
+use super::command::{Command, split};
+use super::progress::{obstacle, undo};
+use super::taint::{Taintedness, taint};
+use super::{delete, guard, past};
+use crate::clients::WriteError;
+use crate::context::Context;
+use crate::events::Severity;
+use crate::metrics::{Decision, consolidation_type};
+use crate::provision::{Purpose, launch};
+use crate::record::{
+    Condition, Intent, Key, MachineRecord, MetadataChange, Truth, annotations, kinds,
+};
+
+/// How many nodes are let go at once: bounded so that the API server is not swamped.
+const AT_ONCE: usize = 20;
+
+/// A machine that goes, and why.
+type Target<'p> = (Arc<MachineRecord>, &'p Removal);
+
+/// Begins everything that a plan says and nothing speaks against. Says when something that is held back may go.
+pub(super) async fn all(
+    context: &Context,
+    problem: &Problem,
+    plan: &Plan,
+    machines: &BTreeMap<Name, Key>,
+) -> Option<Timestamp> {
+    let _buying = context.purchasing.lock().await;
+    let mut later: Option<Timestamp> = None;
+    let mut deletions = Vec::new();
+    let mut replacements = Vec::new();
+    {
+        let world = context.view.read();
+        for command in split(problem, plan) {
+            let Some(targets) = targets(&world, &command, machines) else {
+                continue;
+            };
+            let against = guard::against(context, &world, problem, &command, machines);
+            if let Some(held) = against {
+                later = [later, held.until].into_iter().flatten().min();
+                tell_held(context, &targets, &held);
+                continue;
+            }
+            if command.launches.is_empty() {
+                deletions.push((command, targets));
+            } else {
+                replacements.push((command, targets));
+            }
+        }
+    }
+    stream::iter(deletions)
+        .for_each_concurrent(AT_ONCE, |(command, targets)| async move {
+            take_away(context, &command, &targets).await;
+        })
+        .await;
+    for (command, targets) in replacements {
+        replace(context, problem, &command, &targets).await;
+    }
+    later
+}
+
+fn tell_held(context: &Context, targets: &[Target<'_>], held: &guard::Held) {
+    for (machine, removal) in targets {
+        info!(machine = %machine.key, cause = %removal.cause, because = held.because, "held back");
+        if held.until.is_none() {
+            context.tell_machine(
+                machine,
+                Severity::Normal,
+                "DisruptionBlocked",
+                &held.because,
+            );
+        }
+    }
+}
+
+/// The machines of a command, if all of them can still be disrupted.
+fn targets<'p>(
+    world: &crate::view::World,
+    command: &Command<'p>,
+    machines: &BTreeMap<Name, Key>,
+) -> Option<Vec<Target<'p>>> {
+    command
+        .removals
+        .iter()
+        .map(|removal| {
+            let machine = world.machines.get(machines.get(&removal.node)?)?;
+            let paused = machine
+                .pool
+                .as_ref()
+                .and_then(|pool| world.pool(pool))
+                .is_some_and(|pool| pool.paused);
+            let free = machine.deleting.is_none()
+                && machine.intent().is_none()
+                && machine.initialized()
+                && !paused;
+            free.then(|| (machine.clone(), *removal))
+        })
+        .collect()
+}
+
+fn count(context: &Context, command: &Command<'_>) {
+    let cause = command.cause();
+    let labels = Decision {
+        decision: command.decision().to_owned(),
+        reason: cause.to_string().to_lowercase(),
+        consolidation_type: consolidation_type(cause, command.removals.len()).to_owned(),
+    };
+    context.metrics.decisions.get_or_create(&labels).inc();
+}
+
+/// Nodes that nothing need be bought for. If the process dies half way, the taint that nobody stands for is taken off.
+async fn take_away(context: &Context, command: &Command<'_>, targets: &[Target<'_>]) {
+    for (machine, removal) in targets {
+        let begun = match mark(context, machine, removal).await {
+            Ok(()) => obstacle(context, machine, removal.cause).await,
+            Err(error) => Some(error.to_string()),
+        };
+        if let Some(why) = begun {
+            info!(machine = %machine.key, %why, "stays after all");
+            context.tell_machine(machine, Severity::Normal, "DisruptionBlocked", &why);
+            unmark(context, machine).await;
+            continue;
+        }
+        info!(
+            machine = %machine.key, node = %removal.node, cause = %removal.cause,
+            reason = %removal.reason, "goes"
+        );
+        count(context, command);
+        let current = context.view.read().machines.get(&machine.key).cloned();
+        if let Some(current) = current {
+            delete(context, &current, word(removal.cause)).await;
+        }
+    }
+}
+
+/// Keeps new pods away from a node, and says on its machine why.
+async fn mark(
+    context: &Context,
+    machine: &MachineRecord,
+    removal: &Removal,
+) -> Result<(), WriteError> {
+    let dialect = context
+        .dialect(&machine.key)
+        .ok_or_else(|| WriteError::Refused("unknown dialect".into()))?;
+    keep_away(context, machine).await?;
+    // The taint is news to the machine's lifecycle too: it may have written meanwhile.
+    let current = context.view.read().machines.get(&machine.key).cloned();
+    let machine = current.ok_or_else(|| WriteError::Gone("it is gone already".into()))?;
+    let mut status = machine.status.clone();
+    let reason: &str = removal.cause.into();
+    status.conditions.ensure(Condition {
+        kind: kinds::DISRUPTION_REASON.into(),
+        status: Truth::True,
+        reason: reason.into(),
+        message: removal.reason.to_string(),
+        since: context.now(),
+        generation: machine.generation,
+    });
+    let written = dialect.write_machine_status(&machine, &status).await?;
+    context.view.note_machine(written);
+    Ok(())
+}
+
+/// Takes back what [`mark`] did; the lifecycle takes the condition off once the taint is.
+async fn unmark(context: &Context, machine: &MachineRecord) {
+    let node = machine
+        .status
+        .node
+        .as_ref()
+        .and_then(|name| context.view.read().nodes.get(name).cloned());
+    if let Some(node) = node
+        && let Err(error) = taint(context, &node, Taintedness::Clean).await
+    {
+        warn!(machine = %machine.key, %error, "the taint could not be taken off; it is tried again");
+    }
+}
+
+async fn keep_away(context: &Context, machine: &MachineRecord) -> Result<(), WriteError> {
+    let node = machine
+        .status
+        .node
+        .as_ref()
+        .and_then(|name| context.view.read().nodes.get(name).cloned());
+    match node {
+        Some(node) => taint(context, &node, Taintedness::Tainted).await,
+        None => Err(WriteError::Gone("its node is gone".into())),
+    }
+}
+
+/// Nodes that others must replace first: writes down what is meant, keeps new pods away, looks again, buys.
+async fn replace(
+    context: &Context,
+    problem: &Problem,
+    command: &Command<'_>,
+    targets: &[Target<'_>],
+) {
+    let now = context.now();
+    let id = context.names.next("disruption", now);
+    let names: Vec<Name> = {
+        let world = context.view.read();
+        let pool_name = |one: &&Launch| world.pool(&one.pool).map(|pool| pool.key.name.clone());
+        let launches = command.launches.iter();
+        launches
+            .map(|one| {
+                let prefix = pool_name(one).unwrap_or_else(|| "replacement".into());
+                context.names.next(&prefix, now)
+            })
+            .collect()
+    };
+    for (machine, removal) in targets {
+        let intent = Intent {
+            id: id.clone(),
+            cause: removal.cause,
+            replacements: names.clone(),
+            since: now,
+        };
+        let written = match intend(context, machine, &intent).await {
+            Ok(()) => keep_away(context, machine).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = written {
+            warn!(machine = %machine.key, %error, "could not be marked: the disruption is undone");
+            undo(context, &id).await;
+            return;
+        }
+    }
+    for (machine, removal) in targets {
+        if let Some(why) = obstacle(context, machine, removal.cause).await {
+            info!(machine = %machine.key, %why, "the disruption is undone");
+            context.tell_machine(machine, Severity::Normal, "DisruptionBlocked", &why);
+            undo(context, &id).await;
+            return;
+        }
+    }
+    let launches: Vec<Launch> = command.launches.iter().map(|one| (*one).clone()).collect();
+    let purpose = Purpose {
+        names: &names,
+        replaces: &id,
+    };
+    let reason = word(command.cause());
+    let made = launch(context, problem, &launches, reason, Some(purpose)).await;
+    if made.len() < launches.len() {
+        warn!(%id, "not all replacements could be asked for: the disruption is undone");
+        undo(context, &id).await;
+        return;
+    }
+    context.past.note(past::essence(problem, command), now);
+    count(context, command);
+    for (machine, removal) in targets {
+        info!(
+            machine = %machine.key, node = %removal.node, cause = %removal.cause, reason = %removal.reason,
+            replacements = names.len(), "disruption begun"
+        );
+        let said = format!("{} takes its place: {}", names.join(", "), removal.reason);
+        context.tell_machine(machine, Severity::Normal, "DisruptionLaunching", &said);
+    }
+}
+
+/// Writes the intent on the machine object.
+async fn intend(
+    context: &Context,
+    machine: &MachineRecord,
+    intent: &Intent,
+) -> Result<(), WriteError> {
+    let dialect = context
+        .dialect(&machine.key)
+        .ok_or_else(|| WriteError::Refused("unknown dialect".into()))?;
+    let text =
+        serde_json::to_string(intent).map_err(|error| WriteError::Refused(error.to_string()))?;
+    let change = MetadataChange::annotation(annotations::INTENT, Some(text.into()));
+    let written = dialect.patch_machine(machine, &change).await?;
+    context.view.note_machine(written);
+    Ok(())
+}
+
+/// The word for a cause in metrics and events, as Karpenter has it.
+pub(super) fn word(cause: DisruptionReason) -> &'static str {
+    match cause {
+        DisruptionReason::Empty => "empty",
+        DisruptionReason::Drifted => "drifted",
+        DisruptionReason::Underutilized => "underutilized",
+        DisruptionReason::Expired => "expired",
+    }
+}

@@ -1,0 +1,257 @@
+//! Disruptions under way: finished when their replacements are in use, undone when that cannot be.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use joiner_core::name::Name;
+use joiner_core::problem::DisruptionReason;
+use joiner_core::taints::Effect;
+use tracing::{info, warn};
+
+use super::begin::word;
+use super::taint::{Taintedness, is_work, live_pods, taint};
+use super::{deadline, delete};
+use crate::context::Context;
+use crate::events::Severity;
+use crate::metrics::{Decision, consolidation_type};
+use crate::record::{Intent, MachineRecord, MetadataChange, annotations};
+use crate::view::World;
+use crate::view::pods::DISRUPTED;
+
+/// What becomes of a disruption.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Fate {
+    /// Everything that replaces the old is in use: the old go.
+    Finish,
+    /// Not yet.
+    Wait,
+    /// It cannot be, and why.
+    Undo(String),
+}
+
+/// What becomes of a disruption, given what has become of its replacements: `None` for one that is not there,
+/// otherwise whether it is in use and whether it is on its way out.
+fn fate(replacements: &[Option<(bool, bool)>], now: Timestamp, deadline: Timestamp) -> Fate {
+    if replacements
+        .iter()
+        .any(|one| matches!(one, None | Some((_, true))))
+    {
+        return Fate::Undo("a replacement could not be had".to_owned());
+    }
+    if replacements
+        .iter()
+        .all(|one| matches!(one, Some((true, false))))
+    {
+        return Fate::Finish;
+    }
+    if now >= deadline {
+        return Fate::Undo("the replacements took too long".to_owned());
+    }
+    Fate::Wait
+}
+
+type Group = (Intent, Vec<Arc<MachineRecord>>);
+
+/// Disruptions under way, by id.
+fn groups(world: &World) -> BTreeMap<Name, Group> {
+    let mut all: BTreeMap<Name, Group> = BTreeMap::new();
+    for machine in world.machines.iter() {
+        let Some(intent) = machine.intent() else {
+            continue;
+        };
+        all.entry(intent.id.clone())
+            .or_insert_with(|| (intent, Vec::new()))
+            .1
+            .push(machine.clone());
+    }
+    all
+}
+
+/// Moves every disruption on, and takes off taints that belong to none.
+pub(super) async fn progress(context: &Context) {
+    let (groups, stale) = {
+        let world = context.view.read();
+        (groups(&world), stale(&world))
+    };
+    let now = context.now();
+    for (id, (intent, machines)) in groups {
+        let open: Vec<&Arc<MachineRecord>> = machines
+            .iter()
+            .filter(|one| one.deleting.is_none())
+            .collect();
+        if open.is_empty() {
+            continue;
+        }
+        // Once one has gone the others follow: what replaces them was in use.
+        let begun = open.len() < machines.len();
+        let replacements: Vec<Option<(bool, bool)>> = {
+            let world = context.view.read();
+            intent
+                .replacements
+                .iter()
+                .map(|name| {
+                    let found = world.machines.iter().find(|one| one.key.name == *name)?;
+                    Some((found.initialized(), found.deleting.is_some()))
+                })
+                .collect()
+        };
+        match fate(&replacements, now, deadline(context, &intent)) {
+            _ if begun => finish(context, &intent, &open).await,
+            Fate::Finish => finish(context, &intent, &open).await,
+            Fate::Wait => {}
+            Fate::Undo(why) => {
+                info!(%id, %why, "disruption is undone");
+                for machine in &open {
+                    context.tell_machine(machine, Severity::Warning, "DisruptionUndone", &why);
+                }
+                let kind = consolidation_type(intent.cause, machines.len()).to_owned();
+                let decision = Decision {
+                    decision: "replace".to_owned(),
+                    reason: word(intent.cause).to_owned(),
+                    consolidation_type: kind,
+                };
+                context.metrics.rollbacks.get_or_create(&decision).inc();
+                undo(context, &id).await;
+            }
+        }
+    }
+    for name in stale {
+        let node = context.view.read().nodes.get(&name).cloned();
+        if let Some(node) = node {
+            info!(node = %name, "a taint that nobody stands for is taken off");
+            if let Err(error) = taint(context, &node, Taintedness::Clean).await {
+                warn!(node = %name, %error, "the taint could not be taken off");
+            }
+        }
+    }
+}
+
+/// Nodes of ours that keep pods away although nothing is to happen to them.
+fn stale(world: &World) -> Vec<Name> {
+    world
+        .nodes
+        .iter()
+        .filter(|node| node.tainted(DISRUPTED, Effect::NoSchedule) && !node.deleting)
+        .filter(|node| {
+            world.machine_of(&node.name).is_some_and(|one| {
+                one.deleting.is_none() && one.intent().is_none() && node.owners.contains(&one.uid.0)
+            })
+        })
+        .map(|node| node.name.clone())
+        .collect()
+}
+
+async fn finish(context: &Context, intent: &Intent, open: &[&Arc<MachineRecord>]) {
+    for machine in open {
+        if let Some(why) = obstacle(context, machine, intent.cause).await {
+            info!(machine = %machine.key, %why, "disruption is undone at the last moment");
+            undo(context, &intent.id).await;
+            return;
+        }
+    }
+    for machine in open {
+        delete(context, machine, word(intent.cause)).await;
+    }
+}
+
+/// What forbids to disrupt a machine, looked up after the taint is on, so that nothing can slip in afterwards.
+pub(super) async fn obstacle(
+    context: &Context,
+    machine: &MachineRecord,
+    cause: DisruptionReason,
+) -> Option<String> {
+    let node = machine.status.node.as_ref()?;
+    let pods = match live_pods(context, node).await {
+        Ok(pods) => pods,
+        Err(error) => return Some(format!("its pods cannot be read: {error}")),
+    };
+    let now = context.now();
+    if cause == DisruptionReason::Empty
+        && let Some(pod) = pods.iter().find(|pod| is_work(pod))
+    {
+        return Some(format!("pod {} has come to it", pod.key));
+    }
+    // A drain that has a deadline may disturb anybody in the end.
+    let eventual = machine.termination_grace.is_some() && cause == DisruptionReason::Drifted;
+    let held = pods
+        .iter()
+        .find(|pod| pod.active() && pod.do_not_disrupt.active(now));
+    match held {
+        Some(pod) if !eventual => Some(format!("pod {} has karpenter.sh/do-not-disrupt", pod.key)),
+        _ => None,
+    }
+}
+
+/// Takes back a disruption: what was bought for it and is not in use yet goes, then taints come off, then the note that
+/// explains them.
+pub(super) async fn undo(context: &Context, id: &Name) {
+    let (machines, unneeded) = {
+        let world = context.view.read();
+        let bought = world.machines.iter().filter(|one| {
+            one.annotations.get(annotations::REPLACES) == Some(id)
+                && one.deleting.is_none()
+                && !one.initialized()
+        });
+        let unneeded: Vec<Arc<MachineRecord>> = bought.cloned().collect();
+        let machines = groups(&world)
+            .remove(id)
+            .map(|(_, machines)| machines)
+            .unwrap_or_default();
+        (machines, unneeded)
+    };
+    for machine in &unneeded {
+        info!(machine = %machine.key, %id, "a replacement is not needed any more");
+        delete(context, machine, "unneeded").await;
+    }
+    for machine in machines.iter().filter(|one| one.deleting.is_none()) {
+        let node = machine
+            .status
+            .node
+            .as_ref()
+            .and_then(|name| context.view.read().nodes.get(name).cloned());
+        if let Some(node) = node
+            && let Err(error) = taint(context, &node, Taintedness::Clean).await
+        {
+            warn!(machine = %machine.key, %error, "the taint could not be taken off; it is tried again");
+            continue;
+        }
+        let Some(dialect) = context.dialect(&machine.key) else {
+            continue;
+        };
+        let current = context.view.read().machines.get(&machine.key).cloned();
+        let Some(current) = current else { continue };
+        let change = MetadataChange::annotation(annotations::INTENT, None);
+        match dialect.patch_machine(&current, &change).await {
+            Ok(written) => context.view.note_machine(written),
+            Err(error) => {
+                warn!(machine = %machine.key, %error, "the disruption could not be taken back yet");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_old_go_only_when_every_replacement_is_in_use() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let ready = Some((true, false));
+        let starting = Some((false, false));
+        let failed = Some((true, true));
+        assert_eq!(fate(&[], at(0), at(9)), Fate::Finish);
+        assert_eq!(fate(&[ready, ready], at(0), at(9)), Fate::Finish);
+        assert_eq!(fate(&[ready, starting], at(0), at(9)), Fate::Wait);
+        assert!(matches!(
+            fate(&[ready, starting], at(9), at(9)),
+            Fate::Undo(_)
+        ));
+        assert!(matches!(fate(&[ready, None], at(0), at(9)), Fate::Undo(_)));
+        assert!(matches!(
+            fate(&[ready, failed], at(0), at(9)),
+            Fate::Undo(_)
+        ));
+    }
+}

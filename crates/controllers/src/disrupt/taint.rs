@@ -1,0 +1,77 @@
+//! Keeping new pods away from a node, and looking at those that are there where the answer cannot be stale.
+
+use joiner_core::taints::{Effect, Taint};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::Api;
+use kube::api::{ListParams, Patch, PatchParams};
+
+use crate::clients::WriteError;
+use crate::context::Context;
+use crate::lifecycle::NodeChange;
+use crate::view::nodes::{NodeRecord, lower_node};
+use crate::view::pods::{DISRUPTED, Owner, PodRecord, Specs, lower_pod};
+
+/// Whether a node keeps new pods away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taintedness {
+    /// It does.
+    Tainted,
+    /// It does not.
+    Clean,
+}
+
+/// Puts the disruption taint on a node, or takes it off.
+pub(super) async fn taint(
+    context: &Context,
+    node: &NodeRecord,
+    wanted: Taintedness,
+) -> Result<(), WriteError> {
+    let mut change = NodeChange::of(node);
+    match wanted {
+        Taintedness::Tainted => {
+            let taint = Taint {
+                key: DISRUPTED.into(),
+                value: "".into(),
+                effect: Effect::NoSchedule,
+            };
+            change.ensure_taints(node, &[taint], &[]);
+            change.taint_time = Some(context.now());
+        }
+        Taintedness::Clean => change.ensure_taints(node, &[], &[(DISRUPTED, Effect::NoSchedule)]),
+    }
+    if change.is_empty() {
+        return Ok(());
+    }
+    let api: Api<Node> = Api::all(context.clients.writes.clone());
+    let patch = Patch::Merge(change.patch(&[]));
+    match api.patch(&node.name, &PatchParams::default(), &patch).await {
+        Ok(node) => {
+            context.view.note_node(lower_node(node));
+            Ok(())
+        }
+        Err(error) => {
+            if let Ok(Some(current)) = api.get_opt(&node.name).await {
+                context.view.note_node(lower_node(current));
+            }
+            Err(error.into())
+        }
+    }
+}
+
+/// Pods on a node, read where they cannot be stale: whoever was bound before the taint is among them.
+pub(super) async fn live_pods(context: &Context, node: &str) -> Result<Vec<PodRecord>, WriteError> {
+    let api: Api<Pod> = Api::all(context.clients.reads.clone());
+    let parameters = ListParams::default().fields(&format!("spec.nodeName={node}"));
+    let mut specs = Specs::default();
+    let pods = api.list(&parameters).await?;
+    Ok(pods
+        .items
+        .into_iter()
+        .map(|pod| lower_pod(pod, &mut specs))
+        .collect())
+}
+
+/// Whether a pod is work that somebody would miss.
+pub(super) fn is_work(pod: &PodRecord) -> bool {
+    pod.active() && !matches!(pod.owner, Owner::DaemonSet | Owner::Node)
+}

@@ -1,0 +1,132 @@
+//! Pods that have to leave: asked to first, made to when the time is up.
+
+use joiner_core::name::Name;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::{DeleteParams, EvictParams};
+use tracing::{debug, info};
+
+use super::reconcile::{Worker, exactly};
+use crate::clients::WriteError;
+use crate::context::Context;
+use crate::dialect::ObjectRef;
+use crate::events::Severity;
+use crate::record::MachineRecord;
+use crate::view::pods::PodKey;
+
+impl Worker<'_> {
+    /// Makes a pod leave within so many seconds.
+    pub(super) async fn delete_pod(
+        &mut self,
+        machine: &MachineRecord,
+        pod: &PodKey,
+        uid: &Name,
+        grace_seconds: u32,
+    ) -> Result<(), WriteError> {
+        let context = self.context;
+        let api: Api<Pod> = Api::namespaced(context.clients.writes.clone(), &pod.namespace);
+        let parameters = DeleteParams {
+            grace_period_seconds: Some(grace_seconds),
+            ..exactly(uid)
+        };
+        let answer = api.delete(&pod.name, &parameters).await;
+        let answer = answer.map(drop).map_err(WriteError::from);
+        if answer == Err(WriteError::NotLeader) {
+            return Err(WriteError::NotLeader);
+        }
+        info!(machine = %machine.key, %pod, grace_seconds, "a pod is made to leave: the drain's time is up");
+        context.metrics.pod_drained("Forceful Termination");
+        let message = format!(
+            "Deleted with {grace_seconds}s of grace: the node's termination grace period ends"
+        );
+        context.events_for(&machine.key).say(
+            &pod_ref(pod, uid),
+            Severity::Normal,
+            "Disrupted",
+            &message,
+        );
+        self.memory.evicted(uid, answer, context.now());
+        Ok(())
+    }
+
+    /// Asks a pod to leave.
+    pub(super) async fn evict(
+        &mut self,
+        machine: &MachineRecord,
+        pod: &PodKey,
+        uid: &Name,
+    ) -> Result<(), WriteError> {
+        let context = self.context;
+        let api: Api<Pod> = Api::namespaced(context.clients.writes.clone(), &pod.namespace);
+        let parameters = EvictParams {
+            delete_options: Some(exactly(uid)),
+            ..EvictParams::default()
+        };
+        let mut answer = api
+            .evict(&pod.name, &parameters)
+            .await
+            .map(drop)
+            .map_err(WriteError::from);
+        if let Err(WriteError::HeldBack { message, .. }) = &mut answer {
+            *message = name_the_budgets(context, pod, message);
+        }
+        let code = match &answer {
+            Ok(()) => "200",
+            Err(WriteError::HeldBack { .. }) => "429",
+            Err(error) => error.kind(),
+        };
+        context.metrics.eviction(code);
+        if answer.is_ok() {
+            debug!(machine = %machine.key, %pod, "evicted");
+            let why = machine
+                .intent()
+                .map_or_else(|| "its node goes".to_owned(), |one| one.cause.to_string());
+            context.metrics.pod_drained(&why);
+            let message = format!("Evicted pod: {why}");
+            context.events_for(&machine.key).say(
+                &pod_ref(pod, uid),
+                Severity::Normal,
+                "Evicted",
+                &message,
+            );
+        }
+        if answer == Err(WriteError::NotLeader) {
+            return Err(WriteError::NotLeader);
+        }
+        self.memory.evicted(uid, answer, context.now());
+        Ok(())
+    }
+}
+
+fn pod_ref(pod: &PodKey, uid: &str) -> ObjectRef {
+    ObjectRef {
+        api_version: "v1".into(),
+        kind: "Pod".into(),
+        namespace: pod.namespace.clone(),
+        name: pod.name.clone(),
+        uid: uid.into(),
+    }
+}
+
+/// What the API server says about a refused eviction names no budget: we know which ones it is.
+fn name_the_budgets(context: &Context, pod: &PodKey, said: &str) -> String {
+    let world = context.view.read();
+    let Some(record) = world.pods.get(pod) else {
+        return said.to_owned();
+    };
+    let names: Vec<String> = world
+        .budgets
+        .iter()
+        .filter(|one| one.key.namespace == pod.namespace)
+        .filter(|one| {
+            let selector = one.value.selector.as_ref();
+            selector.is_some_and(|selector| selector.matches(&record.spec.labels))
+        })
+        .map(|one| format!("PodDisruptionBudget {}", one.key))
+        .collect();
+    if names.is_empty() {
+        said.to_owned()
+    } else {
+        names.join(", ")
+    }
+}

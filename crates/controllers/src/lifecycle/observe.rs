@@ -1,0 +1,119 @@
+//! Everything that the next step of a machine depends on, gathered from the view.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use joiner_providers::NodeLink;
+
+use super::Observed;
+use super::reconcile::Worker;
+use crate::classes::Slot;
+use crate::dialect::Dialect;
+use crate::record::MachineRecord;
+use crate::view::World;
+use crate::view::nodes::NodeRecord;
+use crate::view::pods::PodKey;
+
+impl Worker<'_> {
+    /// Everything that the next step depends on.
+    pub(super) fn observe(
+        &mut self,
+        machine: &MachineRecord,
+        dialect: &dyn Dialect,
+        slot: Option<&Slot>,
+        now: Timestamp,
+    ) -> Observed {
+        let world = self.context.view.read();
+        let mut links = self.memory.links.clone();
+        if let Some(id) = &machine.status.provider_id {
+            links.push(NodeLink::ProviderId(id.clone()));
+        }
+        let free = |owners: &[joiner_core::name::Name]| {
+            owners.is_empty() || owners.contains(&machine.uid.0)
+        };
+        let nodes: Vec<Arc<NodeRecord>> = match &machine.status.node {
+            Some(name) if machine.registered() => {
+                world.nodes.get(name).cloned().into_iter().collect()
+            }
+            _ => world
+                .nodes
+                .iter()
+                .filter(|node| free(&node.owners) && links.iter().any(|link| node.is(link)))
+                .cloned()
+                .collect(),
+        };
+        let joined = match nodes.as_slice() {
+            [node] => Some(&*node.name),
+            _ => None,
+        };
+        let node = machine
+            .status
+            .node
+            .as_deref()
+            .or(joined)
+            .unwrap_or_default();
+        let pods: Vec<_> = world.pods_on(node).cloned().collect();
+        let staying: Vec<_> = pods
+            .iter()
+            .filter(|pod| !pod.terminal && !pod.awaits_eviction(now))
+            .flat_map(|pod| {
+                pod.claims
+                    .iter()
+                    .map(|claim| (pod.key.namespace.clone(), claim.clone()))
+            })
+            .filter_map(|(namespace, name)| world.claims.get(&PodKey { namespace, name }))
+            .filter_map(|claim| claim.value.volume.clone())
+            .collect();
+        let attached = world
+            .attachments
+            .iter()
+            .filter(|one| &*one.value.node == node && !node.is_empty())
+            .filter(|one| {
+                one.value
+                    .volume
+                    .as_ref()
+                    .is_none_or(|volume| !staying.contains(volume))
+            })
+            .map(|one| {
+                one.value
+                    .volume
+                    .clone()
+                    .unwrap_or_else(|| one.key.name.clone())
+            })
+            .collect();
+        self.memory
+            .evictions
+            .retain(|uid, _| pods.iter().any(|pod| pod.uid == *uid));
+        if machine.deleting.is_some() && self.memory.drain_began.is_none() {
+            self.memory.drain_began = Some(now);
+        }
+        let pool = machine.pool.as_ref().and_then(|pool| world.pool(pool));
+        Observed {
+            now,
+            consolidate_after: pool.and_then(|pool| pool.pool.disruption.consolidate_after),
+            last_pod_event: world.last_pod_event(node),
+            timeouts: slot.map(|slot| slot.provider.timeouts()),
+            finalizer: dialect.finalizer(),
+            owner: dialect.owner(machine),
+            node_labels: dialect.node_labels(machine),
+            nodes,
+            pods,
+            attached,
+            within_limits: machine.tried() == 0 || within_limits(&world, machine),
+            memory: self.memory.clone(),
+        }
+    }
+}
+
+/// Whether the machine's present offer keeps its pool within limits.
+pub(super) fn within_limits(world: &World, machine: &MachineRecord) -> bool {
+    let Some(pool) = machine.pool.as_ref().and_then(|pool| world.pool(pool)) else {
+        return true;
+    };
+    let Some(offer) = machine.offer() else {
+        return true;
+    };
+    let mut usage = crate::limits::usage(world, pool.id(), Some(&machine.key));
+    usage.add(&offer.capacity, offer.purchase.price);
+    usage.exceeds(&pool.pool.limits).is_none()
+}

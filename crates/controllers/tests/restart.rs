@@ -1,0 +1,386 @@
+//! A large cluster behind a real socket, and an engine in a process of its own that starts on it: how soon it decides,
+//! how much memory it takes, and that it writes nothing at rest.
+
+use std::collections::BTreeMap;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use joiner_controllers::clients::{Clients, Fence};
+use joiner_controllers::clock::SystemClock;
+use joiner_controllers::dialect::{ClassFactory, ClassKind, Secrets};
+use joiner_controllers::dialects::karpenter::Karpenter;
+use joiner_controllers::engine::Core;
+use joiner_controllers::record::ClassRecord;
+use joiner_controllers::{Decide, Engine, EngineOptions, Settings};
+use joiner_core::plan::Plan;
+use joiner_core::problem::{Catalog, Problem};
+use joiner_providers::{
+    LaunchRequest, Machine, MachineId, MachineState, NodeLink, Provider, ProviderError,
+};
+use joiner_sim::api::{ApiServer, Local, Options};
+use joiner_sim::clock::Clock;
+use joiner_sim::clouds::sim::built_in;
+use prometheus_client::registry::Registry;
+use serde_json::{Value, json};
+
+const NODES: usize = 5_000;
+const PODS: usize = 50_000;
+const WAITING: usize = 20;
+/// Where the child process finds the cluster.
+const URL: &str = "JOINER_RESTART_URL";
+const SIM: ClassKind = ClassKind {
+    group: "joiner.dev",
+    version: "v1alpha1",
+    kind: "SimNodeClass",
+    plural: "simnodeclasses",
+};
+
+/// Bounds are for a machine that does nothing else; tests share theirs, so wall-clock time is bounded by processor time
+/// that the engine used, and by a wall-clock bound that only a hang exceeds.
+const FIRST_DECISION: Duration = Duration::from_secs(10);
+const HANGS: Duration = Duration::from_mins(5);
+const MEMORY_MIB: u64 = 500;
+/// Rest is when nothing was written for so long.
+const QUIET: Duration = Duration::from_secs(15);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_engine_that_starts_on_five_thousand_nodes_decides_soon_and_stays_small() {
+    let server = ApiServer::new(Clock::wall(), &Options::default());
+    fill(&server.local());
+    let writes: Arc<Mutex<BTreeMap<String, u64>>> = Arc::default();
+    let last_write = Arc::new(AtomicU64::new(0));
+    let started = Instant::now();
+    let (seen, last) = (writes.clone(), last_write.clone());
+    server.observe(move |commit| {
+        if commit.asked.is_some() {
+            *seen
+                .lock()
+                .unwrap()
+                .entry(commit.resource.to_owned())
+                .or_default() += 1;
+            last.store(started.elapsed().as_millis() as u64, Ordering::SeqCst);
+        }
+    });
+    let port = server.listen(([127, 0, 0, 1], 0).into()).await.unwrap();
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "the_engine_of_the_restart",
+            "--ignored",
+            "--nocapture",
+        ])
+        .env(URL, format!("http://{}", port.address()))
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The child says when it has decided; then it is left alone until nothing was written for a while.
+    let stdout = child.stdout.take().unwrap();
+    let said = tokio::task::spawn_blocking(move || {
+        use std::io::BufRead as _;
+        let lines = std::io::BufReader::new(stdout).lines();
+        let said = lines
+            .map_while(Result::ok)
+            .find(|line| line.contains("decided"));
+        serde_json::from_str::<Value>(
+            said.as_deref()
+                .unwrap_or_default()
+                .trim_start_matches("test the_engine_of_the_restart ... "),
+        )
+    });
+    let said = tokio::time::timeout(HANGS, said)
+        .await
+        .unwrap()
+        .unwrap()
+        .unwrap();
+    let quiet = || {
+        let last = Duration::from_millis(last_write.load(Ordering::SeqCst));
+        started.elapsed().saturating_sub(last)
+    };
+    while quiet() < QUIET {
+        assert!(
+            started.elapsed() < HANGS,
+            "still written: {:?}",
+            writes.lock().unwrap()
+        );
+        tokio::time::sleep(QUIET - quiet().min(QUIET)).await;
+    }
+    let before = writes.lock().unwrap().clone();
+    tokio::time::sleep(QUIET).await;
+    assert_eq!(
+        before,
+        *writes.lock().unwrap(),
+        "nothing is written at rest"
+    );
+    let peak = peak_mib(child.id());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    println!("{said}, {peak} MiB at most, written before rest: {before:?}");
+    assert_eq!(said["nodes"], json!(NODES));
+    assert_eq!(said["pods"], json!(PODS));
+    assert_eq!(said["unplaced"], json!(0));
+    let cpu = Duration::from_millis(said["cpuMillis"].as_u64().unwrap());
+    assert!(cpu < FIRST_DECISION, "{cpu:?}");
+    assert!(peak < MEMORY_MIB, "{peak} MiB");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "the other test runs this as a process of its own"]
+async fn the_engine_of_the_restart() {
+    let Ok(url) = std::env::var(URL) else { return };
+    let config = kube::Config::new(url.parse().unwrap());
+    let clients = Clients::from_config(&config, Fence::open()).unwrap();
+    let (decided, mut first) = tokio::sync::mpsc::unbounded_channel();
+    let started = Instant::now();
+    let engine = Engine::start(
+        EngineOptions {
+            dialects: vec![Arc::new(Karpenter::new(clients.clone(), vec![SIM]))],
+            classes: vec![Arc::new(Fixed)],
+            clock: Arc::new(SystemClock),
+            settings: Settings::default(),
+            lease: None,
+            decide: Some(Arc::new(Recorder(decided))),
+            clients,
+        },
+        &mut Registry::default(),
+    );
+    let (nodes, pods, unplaced) = first.recv().await.unwrap();
+    let line = json!({
+        "decided": true, "nodes": nodes, "pods": pods, "unplaced": unplaced,
+        "wallMillis": started.elapsed().as_millis() as u64, "cpuMillis": cpu_millis(),
+    });
+    println!("{line}");
+    // Until the parent ends it.
+    tokio::time::sleep(HANGS).await;
+    engine.stop().await;
+}
+
+/// Says what the first decision was made from.
+struct Recorder(tokio::sync::mpsc::UnboundedSender<(usize, usize, usize)>);
+
+impl Decide for Recorder {
+    fn provision(&self, problem: &Problem) -> Plan {
+        let plan = Core::default().provision(problem);
+        let pods = problem.nodes.iter().flat_map(|node| &node.pods);
+        let pods: usize = pods.map(|pod| pod.count as usize).sum();
+        let unplaced = plan.unplaced.iter().map(|one| one.pods.len()).sum();
+        let _ = self.0.send((problem.nodes.len(), pods, unplaced));
+        plan
+    }
+
+    fn disrupt(&self, problem: &Problem) -> Plan {
+        Core::default().disrupt(problem)
+    }
+}
+
+/// A cloud that has exactly the machines of the cluster.
+struct Fixed;
+
+fn machine(number: usize) -> Machine {
+    let catalog = built_in();
+    let kind = catalog
+        .types
+        .iter()
+        .find(|kind| &*kind.name == "m-16x-amd64")
+        .unwrap();
+    let id = format!("sim:///sim-a/{number}");
+    Machine {
+        id: MachineId(id.as_str().into()),
+        uid: None,
+        state: MachineState::Running,
+        links: vec![NodeLink::ProviderId(id.as_str().into())],
+        instance_type: kind.name.clone(),
+        zone: "sim-a".into(),
+        region: "sim".into(),
+        capacity_type: joiner_core::problem::CapacityType::OnDemand,
+        price: Some(kind.offerings[1].price),
+        capacity: kind.capacity.clone(),
+        allocatable: kind.allocatable(),
+        labels: kind.labels.clone(),
+        created: None,
+    }
+}
+
+#[async_trait]
+impl ClassFactory for Fixed {
+    fn kind(&self) -> ClassKind {
+        SIM
+    }
+
+    async fn build(
+        &self,
+        _: &ClassRecord,
+        _: &dyn Secrets,
+    ) -> Result<Arc<dyn Provider>, ProviderError> {
+        let all: Vec<Machine> = {
+            let model = machine(0);
+            (0..NODES)
+                .map(|number| {
+                    let id: joiner_core::name::Name = format!("sim:///sim-a/{number}").into();
+                    Machine {
+                        id: MachineId(id.clone()),
+                        links: vec![NodeLink::ProviderId(id)],
+                        ..model.clone()
+                    }
+                })
+                .collect()
+        };
+        Ok(Arc::new(Stock(all)))
+    }
+}
+
+struct Stock(Vec<Machine>);
+
+#[async_trait]
+impl Provider for Stock {
+    fn name(&self) -> &'static str {
+        "fixed"
+    }
+
+    async fn catalog(&self) -> Result<Catalog, ProviderError> {
+        Ok(built_in())
+    }
+
+    async fn launch(&self, _: &LaunchRequest) -> Result<Machine, ProviderError> {
+        Err(ProviderError::OutOfCapacity("sold out".into()))
+    }
+
+    async fn terminate(&self, id: &MachineId) -> Result<(), ProviderError> {
+        Err(ProviderError::Invalid(format!("{id} stays")))
+    }
+
+    async fn get(&self, id: &MachineId) -> Result<Machine, ProviderError> {
+        let found = self.0.iter().find(|one| one.id == *id).cloned();
+        found.ok_or_else(|| ProviderError::NotFound(id.to_string()))
+    }
+
+    async fn list(&self) -> Result<Vec<Machine>, ProviderError> {
+        Ok(self.0.clone())
+    }
+
+    async fn drift(&self, _: &Machine) -> Result<Option<String>, ProviderError> {
+        Ok(None)
+    }
+}
+
+/// Five thousand nodes of a pool that must not be disturbed, ten pods on each, and some that wait and fit.
+fn fill(api: &Local) {
+    for crd in joiner_api::crds(None) {
+        let object = serde_json::to_value(&crd).unwrap();
+        api.create("customresourcedefinitions.apiextensions.k8s.io", "", object)
+            .unwrap();
+    }
+    let class = json!({"metadata": {"name": "sim"}, "spec": {}});
+    api.create("simnodeclasses.joiner.dev", "", class).unwrap();
+    let class = json!({"group": "joiner.dev", "kind": "SimNodeClass", "name": "sim"});
+    api.create(
+        "nodepools.karpenter.sh",
+        "",
+        json!({
+            "metadata": {"name": "default"},
+            "spec": {
+                "disruption": {"consolidateAfter": "30s", "budgets": [{"nodes": "0"}]},
+                "template": {"spec": {"nodeClassRef": class, "requirements": []}},
+            },
+        }),
+    )
+    .unwrap();
+    for number in 0..NODES {
+        node(api, number, &class);
+    }
+    for number in 0..PODS + WAITING {
+        let mut pod = json!({
+            "metadata": {"name": format!("app-{number}"), "labels": {"app": format!("app-{}", number % 100)}},
+            "spec": {"containers": [{"name": "main", "image": "none",
+                "resources": {"requests": {"cpu": "1", "memory": "2Gi"}}}]},
+        });
+        if number < PODS {
+            pod["spec"]["nodeName"] = json!(format!("node-{}", number % NODES));
+        }
+        let mut made = Value::clone(&*api.create("pods", "default", pod).unwrap());
+        made["status"] = if number < PODS {
+            json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]})
+        } else {
+            json!({"phase": "Pending", "conditions": [
+                {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"},
+            ]})
+        };
+        api.update_status("pods", made).unwrap();
+    }
+}
+
+fn node(api: &Local, number: usize, class: &Value) {
+    let name = format!("node-{number}");
+    let id = format!("sim:///sim-a/{number}");
+    let labels = json!({
+        "karpenter.sh/nodepool": "default", "karpenter.sh/capacity-type": "on-demand",
+        "node.kubernetes.io/instance-type": "m-16x-amd64", "topology.kubernetes.io/zone": "sim-a",
+        "topology.kubernetes.io/region": "sim", "kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux",
+        "karpenter.sh/registered": "true", "karpenter.sh/initialized": "true",
+        "kubernetes.io/hostname": name,
+    });
+    let capacity =
+        json!({"cpu": "16", "memory": "64Gi", "pods": "110", "ephemeral-storage": "100Gi"});
+    let allocatable =
+        json!({"cpu": "15920m", "memory": "63Gi", "pods": "110", "ephemeral-storage": "100Gi"});
+    let finalizers = json!(["karpenter.sh/termination"]);
+    let claim = json!({
+        "metadata": {"name": name, "labels": labels, "finalizers": finalizers},
+        "spec": {"nodeClassRef": class, "requirements": []},
+    });
+    let mut claim = Value::clone(&*api.create("nodeclaims.karpenter.sh", "", claim).unwrap());
+    let owner = json!([{
+        "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "name": name,
+        "uid": claim["metadata"]["uid"], "blockOwnerDeletion": true,
+    }]);
+    let since = "2026-01-01T00:00:00Z";
+    let conditions: Vec<Value> = ["Launched", "Registered", "Initialized", "Ready"]
+        .iter()
+        .map(|kind| {
+            json!({"type": kind, "status": "True", "reason": kind, "message": "",
+                "lastTransitionTime": since})
+        })
+        .collect();
+    claim["status"] = json!({
+        "providerID": id, "nodeName": name, "capacity": capacity, "allocatable": allocatable,
+        "conditions": conditions,
+    });
+    api.update_status("nodeclaims.karpenter.sh", claim).unwrap();
+    let node = json!({
+        "metadata": {"name": name, "labels": labels, "finalizers": finalizers, "ownerReferences": owner},
+        "spec": {"providerID": id},
+    });
+    let mut node = Value::clone(&*api.create("nodes", "", node).unwrap());
+    node["spec"].as_object_mut().unwrap().remove("taints");
+    let mut node = Value::clone(&*api.update("nodes", node).unwrap());
+    node["status"] = json!({
+        "capacity": capacity, "allocatable": allocatable,
+        "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": since}],
+    });
+    api.update_status("nodes", node).unwrap();
+}
+
+/// The most memory that a process has had.
+fn peak_mib(process: u32) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = text
+        .lines()
+        .find(|line| line.starts_with("VmHWM:"))
+        .unwrap();
+    let kib: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+    kib / 1024
+}
+
+/// Processor time that this process has used, in all its threads.
+fn cpu_millis() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let fields: Vec<&str> = text.rsplit(") ").next().unwrap().split(' ').collect();
+    // utime and stime, in hundredths of a second: fields 14 and 15, the first two having been cut off.
+    let ticks: u64 = fields[11..13]
+        .iter()
+        .map(|one| one.parse::<u64>().unwrap())
+        .sum();
+    ticks * 10
+}

@@ -1,0 +1,203 @@
+//! What effort buys: more steps never make a plan worse, the seed and the steps alone decide, and no plan is dearer than
+//! the simplest one.
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_precision_loss,
+    reason = "helpers of tests may give up, and stand beside what they help"
+)]
+
+use joiner_core::pack::{Options, solve};
+use joiner_core::plan::{Plan, check};
+use joiner_core::problem::Problem;
+use serde_json::{Value, json};
+
+/// Numbers that look random and are always the same.
+struct Mixer(u64);
+
+impl Mixer {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+}
+
+/// What a machine of the reference holds: millicores and MiB, after overhead.
+#[derive(Clone, Copy)]
+struct Machine {
+    cpu: u64,
+    memory: u64,
+    nanos: u64,
+}
+
+const OVERHEAD: (u64, u64) = (100, 400);
+
+fn machines() -> Vec<Machine> {
+    let mut all = Vec::new();
+    for (gib, nanos) in [(2, 34_000_000), (4, 41_000_000), (8, 55_000_000)] {
+        for cores in [1, 2, 4, 8, 16, 32] {
+            all.push(Machine {
+                cpu: cores * 1000,
+                memory: cores * gib * 1024,
+                nanos: cores * nanos,
+            });
+        }
+    }
+    all
+}
+
+fn sizes(seed: u64, count: u64) -> Vec<(u64, u64)> {
+    let mut mixer = Mixer(seed);
+    (0..count)
+        .map(|_| {
+            let cpu = 50 * (1 + mixer.below(12)) * (1 + mixer.below(4));
+            (cpu, cpu * (1 + mixer.below(9)))
+        })
+        .collect()
+}
+
+fn problem(sizes: &[(u64, u64)], apart: bool) -> Problem {
+    let types: Vec<Value> = machines()
+        .iter()
+        .enumerate()
+        .map(|(index, machine)| {
+            json!({
+                "name": format!("type-{index}"), "arch": "amd64",
+                "cpuMilli": machine.cpu, "memoryMiB": machine.memory, "pods": 110,
+                "overheadCpuMilli": OVERHEAD.0, "overheadMemoryMiB": OVERHEAD.1,
+                "offerings": (["a", "b"]).map(|zone| json!({
+                    "zone": zone, "capacityType": "on-demand", "price": machine.nanos as f64 / 1e9,
+                })),
+            })
+        })
+        .collect();
+    let pods: Vec<Value> = sizes
+        .iter()
+        .enumerate()
+        .map(|(index, (cpu, memory))| {
+            let mut pod = json!({"name": format!("pod-{index}"), "cpuMilli": cpu, "memoryMiB": memory});
+            if apart && index % 3 == 0 {
+                let app = format!("app-{}", index % 7);
+                pod["labels"] = json!({"app": app});
+                pod["podAntiAffinity"] =
+                    json!([{"topologyKey": "kubernetes.io/hostname", "matchLabels": {"app": app}}]);
+            }
+            if apart && index % 3 == 1 {
+                pod["labels"] = json!({"app": "even"});
+                pod["topologySpread"] = json!([{
+                    "topologyKey": "topology.kubernetes.io/zone", "maxSkew": 1, "matchLabels": {"app": "even"},
+                }]);
+            }
+            pod
+        })
+        .collect();
+    let file = json!({"instanceTypes": types, "nodePools": [{"name": "default"}], "pods": pods});
+    Problem::from_json(&file.to_string()).unwrap()
+}
+
+fn planned(problem: &Problem, steps: u64, seed: u64, threads: usize) -> Plan {
+    let options = Options {
+        steps,
+        seed,
+        threads,
+    };
+    let plan = solve(problem, &options);
+    let faults = check(problem, &plan);
+    assert!(faults.is_empty(), "{steps} steps, seed {seed}: {faults:?}");
+    plan
+}
+
+#[test]
+fn more_steps_never_make_a_plan_worse() {
+    for seed in 0..6 {
+        let problem = problem(&sizes(seed, 140), seed % 2 == 1);
+        let mut before = planned(&problem, 0, seed, 1);
+        for steps in [1, 2, 3, 4, 5, 20, 60, 300] {
+            let plan = planned(&problem, steps, seed, 1);
+            assert!(plan.unplaced.is_empty());
+            assert!(
+                plan.cost <= before.cost,
+                "problem {seed}: {steps} steps cost more than fewer"
+            );
+            before = plan;
+        }
+        assert!(before.cost >= before.lower_bound);
+    }
+}
+
+#[test]
+fn a_search_pays() {
+    let gains = (0..6)
+        .filter(|seed| {
+            let problem = problem(&sizes(100 + seed, 140), seed % 2 == 1);
+            planned(&problem, 400, 1, 1).cost < planned(&problem, 5, 1, 1).cost
+        })
+        .count();
+    assert!(
+        gains >= 3,
+        "the local search gained something on {gains} of 6"
+    );
+}
+
+#[test]
+fn threads_do_not_change_a_plan_and_the_seed_may() {
+    let problem = problem(&sizes(7, 160), true);
+    let written = |seed, threads| {
+        let plan = planned(&problem, 200, seed, threads);
+        serde_json::to_string(&plan).unwrap()
+    };
+    let one = written(3, 1);
+    assert_eq!(one, written(3, 2));
+    assert_eq!(one, written(3, 8));
+    assert_eq!(one, written(3, 1));
+    assert!(
+        (4..8).any(|seed| written(seed, 1) != one),
+        "no seed matters"
+    );
+}
+
+/// Largest pods first, each into the first machine with room, else into the cheapest that holds it.
+fn simplest(sizes: &[(u64, u64)]) -> u64 {
+    let mut sorted = sizes.to_vec();
+    sorted.sort_unstable_by(|a, b| b.cmp(a));
+    let mut catalog = machines();
+    catalog.sort_by_key(|machine| machine.nanos);
+    let mut open: Vec<(u64, u64)> = Vec::new();
+    let mut nanos = 0;
+    for (cpu, memory) in sorted {
+        let room = open.iter_mut().find(|one| one.0 >= cpu && one.1 >= memory);
+        if let Some(room) = room {
+            *room = (room.0 - cpu, room.1 - memory);
+            continue;
+        }
+        let machine = catalog
+            .iter()
+            .find(|one| one.cpu >= cpu + OVERHEAD.0 && one.memory >= memory + OVERHEAD.1)
+            .unwrap();
+        open.push((
+            machine.cpu - OVERHEAD.0 - cpu,
+            machine.memory - OVERHEAD.1 - memory,
+        ));
+        nanos += machine.nanos;
+    }
+    nanos
+}
+
+#[test]
+fn no_plan_is_dearer_than_largest_first_into_the_cheapest_type() {
+    for seed in 0..40 {
+        let sizes = sizes(seed, 1 + seed * 3);
+        let problem = problem(&sizes, false);
+        let most = simplest(&sizes);
+        for steps in [0, 1, 400] {
+            let plan = planned(&problem, steps, seed, 1);
+            let cost = u64::try_from(plan.cost.nanos()).unwrap();
+            assert!(
+                cost <= most,
+                "problem {seed}, {steps} steps: {cost} > {most}"
+            );
+        }
+    }
+}

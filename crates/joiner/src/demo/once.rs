@@ -1,0 +1,160 @@
+//! The story in virtual time: a whole day within seconds, the same for the same seed.
+
+use std::io::{self, Write as _};
+use std::time::Duration;
+
+use joiner_controllers::{Settings, Thinking};
+use joiner_sim::audit::{AuditOptions, Auditor, Violation};
+
+use super::narrator::{Audience, Narrator};
+use super::stage::Stage;
+use super::story::{CHAPTERS, Pace};
+use super::summary::Summary;
+use crate::args::{DemoArgs, ReportFormat};
+use crate::failure::Failure;
+
+/// The terminal, or nobody.
+struct Terminal(ReportFormat);
+
+impl Audience for Terminal {
+    fn hear(&mut self, line: &str) -> io::Result<()> {
+        match self.0 {
+            ReportFormat::Text => writeln!(io::stdout().lock(), "{line}"),
+            ReportFormat::Json => Ok(()),
+        }
+    }
+}
+
+/// Tells the story once.
+pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .map_err(|error| Failure::Demo(error.to_string()))?;
+    let (summary, violations) = runtime.block_on(play(args.seed, &mut Terminal(args.output)))?;
+    let mut out = io::stdout().lock();
+    match args.output {
+        ReportFormat::Text => summary.tell(&mut out),
+        ReportFormat::Json => serde_json::to_writer_pretty(&mut out, &summary)
+            .map_err(Into::into)
+            .and_then(|()| writeln!(out)),
+    }
+    .map_err(Failure::stdout)?;
+    drop(out);
+    for violation in &violations {
+        // Standard error may be closed; the exit status says it too.
+        let _ = writeln!(
+            io::stderr(),
+            "joiner: {} {}: {}",
+            violation.at,
+            violation.invariant,
+            violation.message
+        );
+    }
+    match violations.len() {
+        0 => Ok(()),
+        count => Err(Failure::Violated(count)),
+    }
+}
+
+/// Plays every chapter and the night, under the eyes of the auditor.
+async fn play(
+    seed: u64,
+    audience: &mut dyn Audience,
+) -> Result<(Summary, Vec<Violation>), Failure> {
+    let refused = |status: joiner_sim::api::Status| Failure::Demo(status.to_string());
+    let settings = Settings {
+        thinking: Thinking::InPlace,
+        // A day is long: what is looked at less often costs a little more and takes seconds instead of minutes.
+        disruption_period: Duration::from_mins(1),
+        catalog_period: Duration::from_mins(2),
+        ..Settings::default()
+    };
+    let mut stage = Stage::set(seed, None, settings).map_err(refused)?;
+    let catalogs = [("default".to_owned(), joiner_sim::clouds::sim::built_in())];
+    let auditor = Auditor::new(AuditOptions::new("joiner.dev", catalogs.into()));
+    auditor.watch_server(stage.cluster.server());
+    let Some(thoughts) = stage.thoughts.take() else {
+        return Err(Failure::Demo("nobody thinks".to_owned()));
+    };
+    let pace = Pace::DAY;
+    let mut narrator = Narrator::new(stage.api(), thoughts, pace.chapter / 3);
+    for chapter in &CHAPTERS {
+        narrator
+            .say(audience, &format!("== {}", chapter.title))
+            .map_err(Failure::stdout)?;
+        chapter.happen(&stage).map_err(refused)?;
+        let end = tokio::time::sleep(pace.chapter);
+        narrator
+            .tell(audience, end)
+            .await
+            .map_err(Failure::stdout)?;
+    }
+    let night = tokio::time::sleep(pace.night);
+    narrator
+        .tell(audience, night)
+        .await
+        .map_err(Failure::stdout)?;
+    let summary = Summary {
+        seed,
+        hours: stage.api().clock().elapsed().as_secs_f64() / 3600.0,
+        counts: narrator.counts().clone(),
+        sum: stage.books.sum(),
+        hash: stage.cluster.server().event_log_hash(),
+    };
+    stage.clear().await;
+    Ok((summary, auditor.violations()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Hears everything.
+    #[derive(Default)]
+    struct Ear(Vec<String>);
+
+    impl Audience for Ear {
+        fn hear(&mut self, line: &str) -> io::Result<()> {
+            self.0.push(line.to_owned());
+            Ok(())
+        }
+    }
+
+    fn told(seed: u64) -> (Summary, Vec<String>) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        let mut ear = Ear::default();
+        let (summary, violations) = runtime.block_on(play(seed, &mut ear)).unwrap();
+        assert_eq!(violations, []);
+        (summary, ear.0)
+    }
+
+    #[test]
+    fn the_story_has_everything_and_is_the_same_for_the_same_seed() {
+        let (summary, lines) = told(1);
+        let says = |what: &str| lines.iter().any(|line| line.contains(what));
+        assert!(says("cheapest of"), "a reason for a purchase: {lines:#?}");
+        assert!(says("is drained: Interrupted"), "{lines:#?}");
+        assert!(
+            says("is drained: Underutilized") || says("is drained: Empty"),
+            "{lines:#?}"
+        );
+        assert!(summary.counts.most_pods >= 40, "{summary:?}");
+        assert!(summary.counts.pods_moved > 0, "{summary:?}");
+        let sum = &summary.sum;
+        assert!(sum.dollars_lower_bound > 0.0, "{summary:?}");
+        assert!(sum.dollars_lower_bound <= sum.dollars_spent, "{summary:?}");
+        assert!(
+            sum.dollars_spent * 1.5 < sum.dollars_never_scaling_down,
+            "{summary:?}"
+        );
+        let (again, same) = told(1);
+        assert_eq!((&summary, &lines), (&again, &same));
+        assert_ne!(summary.hash, told(2).0.hash);
+    }
+}

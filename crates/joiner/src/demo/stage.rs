@@ -1,0 +1,102 @@
+//! What the demo plays on: an embedded cluster, a simulated cloud, Joiner, and whoever keeps the books.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use joiner_api::Dialect as Family;
+use joiner_controllers::clients::{Clients, Fence};
+use joiner_controllers::dialects::karpetrack::KarpetrackOptions;
+use joiner_controllers::tasks::Tasks;
+use joiner_controllers::{Engine, Settings};
+use joiner_sim::api::{Local, Status};
+use joiner_sim::clouds::sim::SimCloud;
+use joiner_sim::cluster::{Cluster, ClusterOptions};
+use prometheus_client::registry::Registry;
+use tokio::sync::mpsc;
+
+use super::books::Books;
+use super::objects;
+use super::thoughts::Thoughtful;
+use crate::classes::sim::SimClasses;
+use crate::wiring::{ClusterClock, Wiring, only};
+
+/// A cluster with everything that the story needs.
+pub(crate) struct Stage {
+    /// The cluster.
+    pub(crate) cluster: Cluster,
+    /// What is spent, and what would have been.
+    pub(crate) books: Books,
+    /// What Joiner decides, in words, as it decides.
+    pub(crate) thoughts: Option<mpsc::UnboundedReceiver<String>>,
+    classes: Arc<SimClasses>,
+    engine: Engine,
+    clouds: Tasks,
+}
+
+impl Stage {
+    /// Sets everything up. `start` is what the cluster's clock shows; a fixed moment unless it is given.
+    pub(crate) fn set(
+        seed: u64,
+        start: Option<Timestamp>,
+        settings: Settings,
+    ) -> Result<Self, Status> {
+        let cluster = Cluster::start(&ClusterOptions {
+            seed,
+            start,
+            ..ClusterOptions::default()
+        });
+        for crd in joiner_api::crds(None) {
+            let object = serde_json::to_value(crd).unwrap_or_default();
+            let definitions = "customresourcedefinitions.apiextensions.k8s.io";
+            cluster.api().create(definitions, "", object)?;
+        }
+        objects::create(&cluster.api(), seed)?;
+        let books = Books::new(cluster.api().clock().clone());
+        let clients = Clients::over(cluster.server(), Fence::open());
+        let clock = cluster.api().clock().clone();
+        let rack = Arc::new(cluster.kubelets().clone());
+        let clouds = Tasks::new();
+        let reads = clients.reads.clone();
+        let record = books.clone();
+        let classes = SimClasses::new(reads, clock.clone(), rack, clouds.clone())
+            .observed(move |event| record.happened(event));
+        let classes = Arc::new(classes);
+        let (sender, thoughts) = mpsc::unbounded_channel();
+        let wiring = Wiring {
+            clients,
+            clock: Arc::new(ClusterClock(clock)),
+            families: only(Family::Karpenter),
+            karpetrack: KarpetrackOptions::new(""),
+            classes: vec![classes.clone()],
+            settings: Settings { seed, ..settings },
+            lease: None,
+            decide: Some(Arc::new(Thoughtful::new(books.clone(), sender))),
+        };
+        let engine = wiring.start(&mut Registry::default());
+        Ok(Stage {
+            cluster,
+            books,
+            thoughts: Some(thoughts),
+            classes,
+            engine,
+            clouds,
+        })
+    }
+
+    /// The cluster's API.
+    pub(crate) fn api(&self) -> Local {
+        self.cluster.api()
+    }
+
+    /// The cloud, once Joiner has found it.
+    pub(crate) fn cloud(&self) -> Option<SimCloud> {
+        self.classes.clouds().into_iter().next()
+    }
+
+    /// Ends everything.
+    pub(crate) async fn clear(self) {
+        self.engine.stop().await;
+        self.clouds.stop().await;
+        self.cluster.stop().await;
+    }
+}

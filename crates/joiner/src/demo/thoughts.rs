@@ -1,0 +1,132 @@
+//! What Joiner decides, in words, in the moment it decides; and the least that the same pods could have cost.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use jiff::SignedDuration;
+use joiner_controllers::Decide;
+use joiner_controllers::engine::Core;
+use joiner_core::money::Money;
+use joiner_core::name::Name;
+use joiner_core::pack;
+use joiner_core::plan::{Launch, Plan};
+use joiner_core::problem::{CapacityType, Problem};
+use tokio::sync::mpsc;
+
+use super::books::Books;
+
+/// How often the least cost is worked out anew.
+const EVERY: SignedDuration = SignedDuration::from_mins(5);
+
+/// An offering: catalogue, type, zone, how it is paid for.
+type Offer = (Name, Name, Name, CapacityType);
+
+/// Decides as the core does, and says so.
+pub(crate) struct Thoughtful {
+    core: Core,
+    books: Books,
+    words: mpsc::UnboundedSender<String>,
+    lowest: Mutex<BTreeMap<Offer, Money>>,
+}
+
+impl Thoughtful {
+    /// Says what it decides to `words`, and writes the least cost into the books.
+    pub(crate) fn new(books: Books, words: mpsc::UnboundedSender<String>) -> Self {
+        Thoughtful {
+            core: Core::default(),
+            books,
+            words,
+            lowest: Mutex::default(),
+        }
+    }
+
+    fn say(&self, line: String) {
+        // Nobody listens any more when the story is over.
+        let _ = self.words.send(line);
+    }
+
+    /// Every offering at the lowest price that it ever had: prices move, and a bound must hold whenever one buys.
+    fn at_best(&self, problem: &mut Problem) {
+        let mut lowest = self.lowest.lock().unwrap_or_else(PoisonError::into_inner);
+        for catalog in &mut problem.catalogs {
+            for kind in &mut catalog.types {
+                for offering in &mut kind.offerings {
+                    let offer = (
+                        catalog.name.clone(),
+                        kind.name.clone(),
+                        offering.zone.clone(),
+                        offering.capacity_type,
+                    );
+                    let best = lowest.entry(offer).or_insert(offering.price);
+                    *best = (*best).min(offering.price);
+                    offering.price = *best;
+                    offering.available = true;
+                }
+            }
+        }
+    }
+
+    /// The least that the pods of this moment can cost an hour, on machines of any age.
+    fn floor(&self, problem: &Problem) -> Money {
+        let mut fresh = problem.clone();
+        self.at_best(&mut fresh);
+        let (ours, others): (Vec<_>, Vec<_>) =
+            fresh.nodes.drain(..).partition(|node| node.pool.is_some());
+        fresh.nodes = others;
+        for node in ours {
+            let work = node
+                .pods
+                .into_iter()
+                .filter(|pod| !pod.daemon && !pod.stays_behind);
+            fresh.pods.extend(work);
+        }
+        let quick = pack::Options {
+            steps: 0,
+            ..pack::Options::default()
+        };
+        pack::solve(&fresh, &quick).lower_bound
+    }
+}
+
+impl Decide for Thoughtful {
+    fn provision(&self, problem: &Problem) -> Plan {
+        let plan = self.core.provision(problem);
+        for launch in &plan.launches {
+            self.say(bought(launch));
+        }
+        for unplaced in &plan.unplaced {
+            self.say(format!(
+                "  ? {} pods wait: {}",
+                unplaced.pods.len(),
+                unplaced.reason
+            ));
+        }
+        plan
+    }
+
+    fn disrupt(&self, problem: &Problem) -> Plan {
+        if let Some(now) = problem.now
+            && self.books.bound_is_older(now, EVERY)
+        {
+            self.books.bound(now, self.floor(problem));
+        }
+        let plan = self.core.disrupt(problem);
+        for removal in &plan.removals {
+            self.say(format!("  ~ {}: {}", removal.node, removal.reason));
+        }
+        plan
+    }
+}
+
+fn bought(launch: &Launch) -> String {
+    let purchase = &launch.purchase;
+    format!(
+        "  > {} pods need a {} as {} in {} for {} an hour: {}",
+        launch.pods.len(),
+        purchase.instance_type,
+        purchase.capacity_type,
+        purchase.zone,
+        purchase.price,
+        launch.reason
+    )
+}

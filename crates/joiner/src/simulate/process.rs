@@ -1,0 +1,157 @@
+//! A process of Joiner: started, dying at some request, started again.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use joiner_api::Dialect as Family;
+use joiner_controllers::clients::{Clients, Fence};
+use joiner_controllers::dialect::{ClassFactory, ClassKind, Secrets};
+use joiner_controllers::dialects::karpetrack::KarpetrackOptions;
+use joiner_controllers::lease::LeaseOptions;
+use joiner_controllers::record::ClassRecord;
+use joiner_controllers::{Decide, Engine, Settings, Thinking};
+use joiner_providers::{Provider, ProviderError};
+use joiner_sim::api::ApiServer;
+use joiner_sim::audit::Auditor;
+use prometheus_client::registry::Registry;
+use tokio::sync::watch;
+
+use super::line::{Called, Line, Wire};
+use super::weather::Weather;
+use crate::classes::sim::SIM;
+use crate::wiring::{ClusterClock, Wiring, only};
+
+/// Clouds by the name of their class, at the far end of one process's line.
+struct Clouds {
+    clouds: BTreeMap<String, Arc<dyn Provider>>,
+    line: Line,
+}
+
+#[async_trait]
+impl ClassFactory for Clouds {
+    fn kind(&self) -> ClassKind {
+        SIM
+    }
+
+    async fn build(
+        &self,
+        class: &ClassRecord,
+        _: &dyn Secrets,
+    ) -> Result<Arc<dyn Provider>, ProviderError> {
+        let cloud = self.clouds.get(&*class.key.name).cloned().ok_or_else(|| {
+            ProviderError::Invalid(format!("there is no simulated cloud {:?}", class.key.name))
+        })?;
+        let line = self.line.clone();
+        Ok(Arc::new(Called { cloud, line }))
+    }
+}
+
+/// What every process of a world shares.
+pub(crate) struct Host {
+    /// The API server.
+    pub(crate) server: ApiServer,
+    /// The clouds, by the name of their class.
+    pub(crate) clouds: BTreeMap<String, Arc<dyn Provider>>,
+    /// What goes wrong.
+    pub(crate) weather: Mutex<Weather>,
+    /// Who watches.
+    pub(crate) auditor: Auditor,
+    /// How to behave.
+    pub(crate) settings: Settings,
+    /// Who decides, where it is not the core.
+    pub(crate) decide: Option<Arc<dyn Decide>>,
+    /// The lines of the processes that live.
+    pub(crate) lines: Mutex<BTreeMap<u32, Line>>,
+    /// How many instances there are.
+    pub(crate) instances: u32,
+    /// When lines are cut, whose, and for how long.
+    pub(crate) cuts: Vec<(std::time::Duration, u32, std::time::Duration)>,
+    /// How many processes have died so far.
+    pub(crate) deaths: Mutex<u64>,
+}
+
+impl Host {
+    /// Runs one instance until it is told to stop: whenever its process dies, another is started.
+    pub(crate) async fn run(self: Arc<Self>, instance: u32, mut stop: watch::Receiver<bool>) {
+        let mut number = 0;
+        loop {
+            number += 1;
+            let death = self.weather().death();
+            let line = Line::new(death);
+            self.lines().insert(instance, line.clone());
+            let engine = self.start(instance, number, &line);
+            tokio::select! {
+                biased;
+                () = stopped(&mut stop) => {
+                    engine.stop().await;
+                    return;
+                }
+                () = line.died() => engine.kill().await,
+            }
+            let rests = self.weather().restart();
+            let now = self.server.local().clock().now();
+            let how = death.map(|(at, side)| format!("{side:?} its request {at}"));
+            let text = format!(
+                "process {instance}.{number} died {}",
+                how.unwrap_or_default().to_lowercase()
+            );
+            self.auditor.note(now, "world", &text);
+            *self.deaths.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+            tokio::select! {
+                biased;
+                () = stopped(&mut stop) => return,
+                () = tokio::time::sleep(rests) => {}
+            }
+        }
+    }
+
+    fn start(&self, instance: u32, number: u64, line: &Line) -> Engine {
+        let wire = Wire {
+            server: self.server.clone(),
+            line: line.clone(),
+        };
+        let clients = Clients::over(&wire, Fence::closed());
+        let classes = Clouds {
+            clouds: self.clouds.clone(),
+            line: line.clone(),
+        };
+        let identity = format!("joiner-{instance}-{number}");
+        let wiring = Wiring {
+            classes: vec![Arc::new(classes)],
+            families: only(Family::Karpenter),
+            karpetrack: KarpetrackOptions::new(""),
+            clock: Arc::new(ClusterClock(self.server.local().clock().clone())),
+            settings: Settings {
+                seed: self.settings.seed ^ (u64::from(instance) << 32) ^ number,
+                thinking: Thinking::InPlace,
+                ..self.settings.clone()
+            },
+            lease: Some(LeaseOptions::new("kube-system", "joiner", &identity)),
+            decide: self.decide.clone(),
+            clients,
+        };
+        wiring.start(&mut Registry::default())
+    }
+
+    /// The storm is over: no process dies any more.
+    pub(crate) fn spare(&self) {
+        self.weather().clear();
+        self.lines().values().for_each(Line::spare);
+    }
+
+    /// The lines of the processes that live.
+    pub(crate) fn lines(&self) -> std::sync::MutexGuard<'_, BTreeMap<u32, Line>> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn weather(&self) -> std::sync::MutexGuard<'_, Weather> {
+        self.weather.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Waits until the world ends.
+async fn stopped(stop: &mut watch::Receiver<bool>) {
+    // Whoever would say so is gone when this fails: then it has ended too.
+    let _ = stop.wait_for(|stop| *stop).await;
+}

@@ -1,0 +1,141 @@
+//! What users do to a cluster, and what the world does to machines.
+
+use joiner_providers::MachineId;
+use joiner_sim::api::{DeleteOptions, Local, Status};
+use joiner_sim::clouds::sim::SimCloud;
+use joiner_sim::cluster::Cluster;
+use serde_json::{Value, json};
+
+use super::scenario::Wish;
+
+/// Carries a wish out, and says what was done in a line. A wish about something that is not there does nothing.
+pub(crate) fn fulfil(wish: &Wish, cluster: &Cluster, clouds: &[&SimCloud]) -> String {
+    let api = cluster.api();
+    let (what, done) = match wish {
+        Wish::Create(resource, namespace, object) => (
+            format!("create {resource} {}", object["metadata"]["name"]),
+            api.create(resource, namespace, object.clone()).map(drop),
+        ),
+        Wish::Scale(name, replicas) => (
+            format!("scale {name} to {replicas}"),
+            change(&api, "deployments.apps", "default", name, |object| {
+                object["spec"]["replicas"] = json!(replicas);
+            }),
+        ),
+        Wish::Rollout(name, template) => (
+            format!("roll {name} out"),
+            change(&api, "deployments.apps", "default", name, |object| {
+                object["spec"]["template"] = template.clone();
+            }),
+        ),
+        Wish::EditPool(name, edit) => (
+            format!("edit pool {name}: {edit}"),
+            change(&api, "nodepools.karpenter.sh", "", name, |object| {
+                merge(object, edit);
+            }),
+        ),
+        Wish::Delete(resource, namespace, name) => (
+            format!("delete {resource} {name}"),
+            api.delete(resource, namespace, name, DeleteOptions::default()),
+        ),
+        Wish::Interrupt(which) => return interrupt(*which, clouds),
+        Wish::Kill(which) => match pick(&own_nodes(&api), *which) {
+            Some(node) => {
+                cluster.kubelets().kill(&node);
+                (format!("the machine of node {node} dies"), Ok(()))
+            }
+            None => return nothing(wish),
+        },
+        Wish::DeleteMachine(which) => match pick(&own_claims(&api), *which) {
+            Some(name) => (
+                format!("delete machine object {name}"),
+                api.delete(
+                    "nodeclaims.karpenter.sh",
+                    "",
+                    &name,
+                    DeleteOptions::default(),
+                ),
+            ),
+            None => return nothing(wish),
+        },
+        Wish::DeleteNode(which) => match pick(&own_nodes(&api), *which) {
+            Some(name) => (
+                format!("delete node {name}"),
+                api.delete("nodes", "", &name, DeleteOptions::default()),
+            ),
+            None => return nothing(wish),
+        },
+    };
+    match done {
+        Ok(()) => what,
+        Err(refused) => format!("{what}: {refused}"),
+    }
+}
+
+fn nothing(wish: &Wish) -> String {
+    format!("{wish:?}: there is none")
+}
+
+fn interrupt(which: usize, clouds: &[&SimCloud]) -> String {
+    let machines: Vec<(&SimCloud, MachineId)> = clouds
+        .iter()
+        .flat_map(|cloud| {
+            let owned = cloud.machines().into_iter().filter(|one| one.uid.is_some());
+            owned.map(|machine| (*cloud, machine.id))
+        })
+        .collect();
+    let Some((cloud, id)) = pick(&machines, which) else {
+        return "there is no machine to interrupt".to_owned();
+    };
+    cloud.interrupt(&id);
+    format!("the cloud wants machine {id} back")
+}
+
+fn pick<T: Clone>(of: &[T], which: usize) -> Option<T> {
+    of.get(which.checked_rem(of.len())?).cloned()
+}
+
+/// Nodes that Joiner's machines became.
+fn own_nodes(api: &Local) -> Vec<String> {
+    let marked = |object: &Value| object["metadata"]["labels"]["karpenter.sh/nodepool"].is_string();
+    names(api, "nodes", marked)
+}
+
+fn own_claims(api: &Local) -> Vec<String> {
+    names(api, "nodeclaims.karpenter.sh", |claim| {
+        claim["spec"]["nodeClassRef"]["group"] == "joiner.dev"
+    })
+}
+
+fn names(api: &Local, resource: &str, wanted: impl Fn(&Value) -> bool) -> Vec<String> {
+    let all = api.list(resource);
+    all.iter()
+        .filter(|object| wanted(object))
+        .filter_map(|object| object["metadata"]["name"].as_str())
+        .map(ToOwned::to_owned)
+        .collect()
+}
+
+fn change(
+    api: &Local,
+    resource: &str,
+    namespace: &str,
+    name: &str,
+    change: impl FnOnce(&mut Value),
+) -> Result<(), Status> {
+    let mut object = Value::clone(&*api.get(resource, namespace, name)?);
+    change(&mut object);
+    api.update(resource, object).map(drop)
+}
+
+/// A JSON merge, without deletions.
+fn merge(into: &mut Value, patch: &Value) {
+    match patch.as_object() {
+        Some(fields) => {
+            for (key, value) in fields {
+                merge(&mut into[key.as_str()], value);
+            }
+        }
+        None => *into = patch.clone(),
+    }
+}

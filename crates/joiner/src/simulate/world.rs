@@ -1,0 +1,402 @@
+//! One world, from its seed to its end: a storm, then calm until everything has settled, then rest.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use joiner_controllers::engine::Core;
+use joiner_controllers::{Decide, Settings};
+use joiner_core::pack;
+use joiner_providers::Provider;
+use joiner_sim::api::Status;
+use joiner_sim::audit::{AuditOptions, Auditor, Invariant};
+use joiner_sim::clouds::faulty::{FaultRates, Faulty};
+use joiner_sim::clouds::sim::{SimCloud, SimCloudOptions};
+use joiner_sim::cluster::kubelet::{KubeletOptions, NodeSpec};
+use joiner_sim::cluster::{Cluster, ClusterOptions};
+use serde_json::json;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until};
+
+use super::panics;
+use super::process::Host;
+use super::report::{Outcome, Violated};
+use super::scenario::{Scenario, Wish};
+use super::user;
+use super::weather::Weather;
+use crate::args::FaultKind;
+
+/// How often the auditor looks for what lasts too long.
+const LOOK: Duration = Duration::from_secs(30);
+/// How long everything may take to settle once the storm is over.
+const SETTLE: Duration = Duration::from_mins(100);
+/// Nothing written for so long is rest: longer than the longest wait of any loop of Joiner.
+const QUIET: Duration = Duration::from_mins(11);
+/// How long rest is watched.
+const REST: Duration = Duration::from_mins(20);
+
+/// What to run.
+#[derive(Clone, Default)]
+pub(crate) struct Run {
+    /// From which everything is drawn.
+    pub(crate) seed: u64,
+    /// How long the world lasts.
+    pub(crate) hours: u32,
+    /// What goes wrong.
+    pub(crate) faults: Vec<FaultKind>,
+    /// Who decides, where it is not the core: for tests of the auditor.
+    pub(crate) decide: Option<Arc<dyn Decide>>,
+    /// What is wrong with the clouds, for tests of the auditor.
+    pub(crate) tamper: Option<fn(&mut SimCloudOptions)>,
+}
+
+impl Run {
+    /// The part of the hours in which things go wrong.
+    fn storm(&self) -> Duration {
+        Duration::from_hours(u64::from(self.hours)) * 2 / 3
+    }
+
+    /// Runs the world, in virtual time and on this thread.
+    pub(crate) fn play(&self) -> Result<Outcome, Status> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .map_err(|error| Status::bad_request(error.to_string()))?;
+        panics::listen();
+        let mut outcome = runtime.block_on(async {
+            let world = World::start(self).await?;
+            Ok::<_, Status>(world.live().await)
+        })?;
+        outcome
+            .violations
+            .extend(panics::heard().into_iter().map(|said| Violated {
+                invariant: Invariant::NoPanic,
+                after_seconds: 0,
+                at: Timestamp::UNIX_EPOCH,
+                message: said,
+                history: Vec::new(),
+            }));
+        Ok(outcome)
+    }
+}
+
+/// The core, in a hurry: how close a plan comes to the cheapest is not what is tested here.
+fn quick() -> Arc<dyn Decide> {
+    Arc::new(Core(pack::Options {
+        steps: 10,
+        ..pack::Options::default()
+    }))
+}
+
+/// A simulated cloud and how to reach it.
+struct Cloud {
+    class: String,
+    cloud: SimCloud,
+    rates: Arc<Mutex<FaultRates>>,
+    task: JoinHandle<()>,
+}
+
+struct World {
+    seed: u64,
+    storm: Duration,
+    cluster: Cluster,
+    clouds: Vec<Cloud>,
+    auditor: Auditor,
+    host: Arc<Host>,
+    scenario: Scenario,
+    cuts: Vec<(Duration, u32, Duration)>,
+    instances: Vec<JoinHandle<()>>,
+    stop: watch::Sender<bool>,
+    started: Instant,
+}
+
+impl World {
+    async fn start(run: &Run) -> Result<Self, Status> {
+        let scenario = Scenario::draw(run.seed, run.storm());
+        let weather = Weather::draw(run.seed, &run.faults, run.storm());
+        let cluster = Cluster::start(&ClusterOptions {
+            seed: run.seed,
+            // Events of the cluster's own components say nothing that the auditor does not see.
+            events: false,
+            kubelets: KubeletOptions {
+                // Often enough for the grace of nodes, seldom enough for many hours.
+                lease_every: Duration::from_secs(20),
+                ..KubeletOptions::default()
+            },
+            ..ClusterOptions::default()
+        });
+        let catalogs: BTreeMap<_, _> = scenario
+            .clouds
+            .iter()
+            .map(|plan| (plan.class.clone(), plan.options.catalog.clone()))
+            .collect();
+        let auditor = Auditor::new(AuditOptions::new("joiner.dev", catalogs));
+        auditor.watch_server(cluster.server());
+        let (clouds, providers) = open_clouds(run, &scenario, &cluster, &auditor, weather.cloud);
+        cluster.server().faults().chances(weather.api);
+        let host = Arc::new(Host {
+            server: cluster.server().clone(),
+            clouds: providers,
+            auditor: auditor.clone(),
+            settings: Settings {
+                seed: run.seed,
+                // Everything is looked at as it is in production, only less often: hours pass here in a second.
+                disruption_period: Duration::from_secs(40),
+                catalog_period: Duration::from_mins(1),
+                ..Settings::default()
+            },
+            decide: Some(run.decide.clone().unwrap_or_else(quick)),
+            lines: Mutex::default(),
+            deaths: Mutex::default(),
+            cuts: weather.cuts.clone(),
+            instances: weather.instances,
+            weather: Mutex::new(weather),
+        });
+        let mut world = World {
+            seed: run.seed,
+            storm: run.storm(),
+            cluster,
+            clouds,
+            auditor,
+            cuts: host.cuts.clone(),
+            host,
+            scenario,
+            instances: Vec::new(),
+            stop: watch::Sender::new(false),
+            started: Instant::now(),
+        };
+        world.furnish().await?;
+        for instance in 0..world.host.instances {
+            let (host, stop) = (world.host.clone(), world.stop.subscribe());
+            world
+                .instances
+                .push(tokio::task::spawn(host.run(instance, stop)));
+        }
+        Ok(world)
+    }
+
+    /// What is there before anything happens.
+    async fn furnish(&mut self) -> Result<(), Status> {
+        let api = self.cluster.api();
+        for crd in joiner_api::crds(None) {
+            // Definitions that nobody here uses take long to compile and change nothing.
+            if !["karpenter.sh", "joiner.dev", "autoscaling.x-k8s.io"]
+                .contains(&crd.spec.group.as_str())
+            {
+                continue;
+            }
+            let object = serde_json::to_value(crd).unwrap_or_default();
+            api.create("customresourcedefinitions.apiextensions.k8s.io", "", object)?;
+        }
+        for cloud in &self.clouds {
+            let class = json!({"metadata": {"name": cloud.class}, "spec": {}});
+            api.create("simnodeclasses.joiner.dev", "", class)?;
+            cloud
+                .cloud
+                .plant(&format!("somebody-elses-{}", cloud.class))
+                .await;
+        }
+        self.cluster.kubelets().boot(NodeSpec::named("foreign-0"));
+        for wish in self.scenario.beginning.clone() {
+            let Wish::Create(resource, namespace, object) = wish else {
+                continue;
+            };
+            api.create(resource, namespace, object)?;
+        }
+        Ok(())
+    }
+
+    fn now(&self) -> Timestamp {
+        self.cluster.api().clock().now()
+    }
+
+    async fn live(mut self) -> Outcome {
+        self.storm().await;
+        if self.auditor.clean() {
+            self.calm();
+            self.settle().await;
+        }
+        if self.auditor.clean() {
+            self.auditor.rest(self.now());
+            tokio::time::sleep(REST).await;
+        }
+        self.end().await
+    }
+
+    /// Things happen and go wrong.
+    async fn storm(&mut self) {
+        let end = self.started + self.storm;
+        let mut wishes = std::mem::take(&mut self.scenario.wishes)
+            .into_iter()
+            .peekable();
+        let mut cuts = std::mem::take(&mut self.cuts).into_iter().peekable();
+        let mut next_look = self.started + LOOK;
+        while self.auditor.clean() {
+            let next_wish = wishes.peek().map(|(at, _)| self.started + *at);
+            let next_cut = cuts.peek().map(|(at, ..)| self.started + *at);
+            let next = [next_wish, next_cut, Some(next_look)]
+                .into_iter()
+                .flatten()
+                .min();
+            let next = next.unwrap_or(end);
+            if next >= end {
+                sleep_until(end).await;
+                return;
+            }
+            sleep_until(next).await;
+            if next_wish == Some(next) {
+                if let Some((_, wish)) = wishes.next() {
+                    self.wish(&wish);
+                }
+            } else if next_cut == Some(next) {
+                if let Some((_, whose, lasts)) = cuts.next() {
+                    self.cut(whose, lasts);
+                }
+            } else {
+                self.look();
+                next_look += LOOK;
+            }
+        }
+    }
+
+    fn wish(&self, wish: &Wish) {
+        let clouds: Vec<&SimCloud> = self.clouds.iter().map(|one| &one.cloud).collect();
+        let text = user::fulfil(wish, &self.cluster, &clouds);
+        self.auditor.note(self.now(), "world", &text);
+    }
+
+    fn cut(&self, instance: u32, lasts: Duration) {
+        if let Some(line) = self.host.lines().get(&instance) {
+            line.cut(lasts);
+        }
+        let text = format!("the line of instance {instance} is cut for {lasts:?}");
+        self.auditor.note(self.now(), "world", &text);
+    }
+
+    fn look(&self) {
+        let now = self.now();
+        self.auditor.look(now);
+        for component in self.cluster.ended() {
+            let message = format!("{component} of the embedded cluster has ended");
+            self.auditor
+                .report(now, Invariant::NoPanic, message, Vec::new());
+        }
+    }
+
+    /// Nothing goes wrong from now on, and what cannot settle is put right.
+    fn calm(&self) {
+        let now = self.now();
+        self.cluster.server().faults().clear();
+        self.host.spare();
+        for one in &self.clouds {
+            *one.rates.lock().unwrap_or_else(PoisonError::into_inner) = FaultRates::default();
+            one.cloud.change(|options| {
+                let seed = options.market.seed;
+                options.market = joiner_sim::clouds::sim::Market::calm(seed);
+                options.refused_percent = 0;
+                options.stillborn_percent = 0;
+            });
+        }
+        self.auditor.note(now, "world", "the storm is over");
+        self.auditor.calm(now);
+        for wish in &self.scenario.end {
+            self.wish(wish);
+        }
+    }
+
+    /// Waits until nothing is open and nothing is written any more.
+    async fn settle(&self) {
+        let end = Instant::now() + SETTLE;
+        loop {
+            tokio::time::sleep(LOOK).await;
+            self.look();
+            if !self.auditor.clean() {
+                return;
+            }
+            let quiet = self.auditor.quiet_for(self.now()) >= QUIET;
+            if quiet && self.auditor.open().is_empty() {
+                return;
+            }
+            if Instant::now() >= end {
+                self.auditor.must_have_settled(self.now());
+                if self.auditor.clean() {
+                    let message = format!("{SETTLE:?} after the storm things are still written");
+                    self.auditor
+                        .report(self.now(), Invariant::Rest, message, Vec::new());
+                }
+                return;
+            }
+        }
+    }
+
+    async fn end(self) -> Outcome {
+        self.look();
+        let violations = self.auditor.violations();
+        let start = self.now() - self.cluster.api().clock().elapsed();
+        let outcome = Outcome {
+            seed: self.seed,
+            hash: format!(
+                "{}{}",
+                &self.cluster.server().event_log_hash()[..16],
+                &self.auditor.hash()[..16]
+            ),
+            seconds: self.cluster.api().clock().elapsed().as_secs(),
+            changes: self.cluster.api().event_count(),
+            machines_bought: self.auditor.bought(),
+            faults: self.cluster.server().faults().met(),
+            deaths: *self
+                .host
+                .deaths
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
+            violations: violations
+                .into_iter()
+                .map(|violation| Violated::new(violation, start))
+                .collect(),
+        };
+        self.stop.send_replace(true);
+        for instance in self.instances {
+            // A process that panicked is reported by its own.
+            let _ = instance.await;
+        }
+        for cloud in &self.clouds {
+            cloud.task.abort();
+        }
+        self.cluster.stop().await;
+        outcome
+    }
+}
+
+fn open_clouds(
+    run: &Run,
+    scenario: &Scenario,
+    cluster: &Cluster,
+    auditor: &Auditor,
+    rates: FaultRates,
+) -> (Vec<Cloud>, BTreeMap<String, Arc<dyn Provider>>) {
+    let mut clouds = Vec::new();
+    let mut providers: BTreeMap<String, Arc<dyn Provider>> = BTreeMap::new();
+    for (number, plan) in scenario.clouds.iter().enumerate() {
+        let mut options = plan.options.clone();
+        if let Some(tamper) = run.tamper {
+            tamper(&mut options);
+        }
+        let rack = Arc::new(cluster.kubelets().clone());
+        let cloud = SimCloud::new(options, cluster.api().clock().clone(), rack);
+        auditor.watch_cloud(&cloud);
+        let faulty = Faulty::new(cloud.clone(), rates, run.seed ^ (number as u64) << 8);
+        let rates = faulty.rates();
+        providers.insert(plan.class.clone(), Arc::new(faulty));
+        let running = cloud.clone();
+        clouds.push(Cloud {
+            class: plan.class.clone(),
+            cloud,
+            rates,
+            task: tokio::task::spawn(async move { running.run().await }),
+        });
+    }
+    (clouds, providers)
+}

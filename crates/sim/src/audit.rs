@@ -1,0 +1,271 @@
+//! The auditor: watches a whole world, change by change, and says what must never have happened.
+//!
+//! ```text
+//!   ApiServer ── every commit ──┐                    ┌──► Journal: what happened to whom, and a hash over it
+//!                               ├──► Auditor ──► Ledger: the truth, kept apart from every cache
+//!   SimCloud ─── every event ───┘                    └──► rules ──► Violation
+//! ```
+//!
+//! Rules are judged against the API server's and the clouds' own state, never against what Joiner believes. Some hold
+//! at every moment; some only once faults have stopped and the world has had time to settle. A change that came over
+//! HTTP is Joiner's, one made in this process is the world's.
+
+mod journal;
+mod ledger;
+mod open;
+mod placeable;
+mod purchases;
+mod removals;
+#[cfg(test)]
+mod tests;
+mod violation;
+mod writes;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use joiner_core::problem::Catalog;
+
+use self::journal::Journal;
+use self::ledger::Ledger;
+use self::open::Waits;
+pub use self::violation::{Invariant, Violation};
+use crate::api::{ApiServer, Commit};
+use crate::clouds::sim::{CloudEvent, SimCloud};
+
+/// After so many violations the rest adds nothing.
+const MOST_VIOLATIONS: usize = 20;
+
+/// What the auditor must know of the world.
+#[derive(Debug, Clone)]
+pub struct AuditOptions {
+    /// API group of the node classes that are ours; pools and machines of others are foreign.
+    pub class_group: String,
+    /// What each class sells, at its best.
+    pub catalogs: BTreeMap<String, Catalog>,
+    /// How long a leak may last while faults happen.
+    pub patience: Duration,
+    /// How long a leak may last once faults have stopped.
+    pub calm_patience: Duration,
+}
+
+impl AuditOptions {
+    /// A world whose classes belong to `class_group`.
+    pub fn new(class_group: &str, catalogs: BTreeMap<String, Catalog>) -> Self {
+        Self {
+            class_group: class_group.to_owned(),
+            catalogs,
+            // A process that dies again and again, with a cloud that refuses, still gets through in this time.
+            patience: Duration::from_mins(45),
+            calm_patience: Duration::from_mins(10),
+        }
+    }
+}
+
+/// What a rule found, before it is written up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Finding {
+    invariant: Invariant,
+    message: String,
+    about: Vec<String>,
+}
+
+impl Finding {
+    fn new(invariant: Invariant, message: String, about: impl IntoIterator<Item = String>) -> Self {
+        Self {
+            invariant,
+            message,
+            about: about.into_iter().collect(),
+        }
+    }
+}
+
+/// What may be expected of the world.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Things go wrong.
+    Storm,
+    /// Nothing goes wrong any more, since then.
+    Calm(Timestamp),
+    /// Everything has settled: nothing may be written, since then.
+    Rest(Timestamp),
+}
+
+#[derive(Debug)]
+struct Inner {
+    options: AuditOptions,
+    phase: Phase,
+    ledger: Ledger,
+    journal: Journal,
+    waits: Waits,
+    violations: Vec<Violation>,
+    /// When Joiner last changed anything.
+    last_write: Timestamp,
+}
+
+/// Watches a world. Cheap to clone; clones are the same auditor.
+#[derive(Debug, Clone)]
+pub struct Auditor {
+    inner: Arc<Mutex<Inner>>,
+}
+
+impl Auditor {
+    /// An auditor that has seen nothing yet.
+    pub fn new(options: AuditOptions) -> Self {
+        Self {
+            inner: Arc::new(Mutex::new(Inner {
+                options,
+                phase: Phase::Storm,
+                ledger: Ledger::default(),
+                journal: Journal::default(),
+                waits: Waits::default(),
+                violations: Vec::new(),
+                last_write: Timestamp::MIN,
+            })),
+        }
+    }
+
+    /// Watches an API server from now on; it should be a fresh one.
+    pub fn watch_server(&self, server: &ApiServer) {
+        let auditor = self.clone();
+        server.observe(move |commit| auditor.lock().committed(commit));
+    }
+
+    /// Watches a cloud from now on; it should be a fresh one.
+    pub fn watch_cloud(&self, cloud: &SimCloud) {
+        let auditor = self.clone();
+        let clock = cloud.clock().clone();
+        cloud.observe(move |event| auditor.lock().happened(event, clock.now()));
+    }
+
+    /// Writes a line about something that the world did: a fault, a crash, a user's wish.
+    pub fn note(&self, at: Timestamp, subject: &str, text: &str) {
+        self.lock().journal.write(at, subject, text.to_owned());
+    }
+
+    /// Says that something is wrong which no rule here can see.
+    pub fn report(&self, at: Timestamp, invariant: Invariant, message: String, about: Vec<String>) {
+        let finding = Finding::new(invariant, message, about);
+        self.lock().found(at, vec![finding]);
+    }
+
+    /// Faults have stopped: tighter bounds from now on.
+    pub fn calm(&self, at: Timestamp) {
+        self.lock().phase = Phase::Calm(at);
+    }
+
+    /// Everything has settled: from now on nothing may be written.
+    pub fn rest(&self, at: Timestamp) {
+        self.lock().phase = Phase::Rest(at);
+    }
+
+    /// Judges what lasts too long. To be called every now and then.
+    pub fn look(&self, now: Timestamp) {
+        let mut inner = self.lock();
+        let bound = match inner.phase {
+            Phase::Storm => (inner.options.patience, Timestamp::MIN),
+            Phase::Calm(since) | Phase::Rest(since) => (inner.options.calm_patience, since),
+        };
+        let Inner { waits, ledger, .. } = &mut *inner;
+        let findings = waits.look(ledger, now, bound);
+        inner.found(now, findings);
+    }
+
+    /// What has not settled yet: nothing, in the end.
+    pub fn open(&self) -> Vec<String> {
+        let inner = self.lock();
+        let open = open::all(&inner.ledger, &inner.options);
+        open.into_iter().map(|finding| finding.message).collect()
+    }
+
+    /// The time to settle is over: whatever is still open is a violation.
+    pub fn must_have_settled(&self, now: Timestamp) {
+        let mut inner = self.lock();
+        let findings = open::all(&inner.ledger, &inner.options);
+        inner.found(now, findings);
+    }
+
+    /// What must never have happened.
+    pub fn violations(&self) -> Vec<Violation> {
+        self.lock().violations.clone()
+    }
+
+    /// Whether nothing is wrong so far.
+    pub fn clean(&self) -> bool {
+        self.lock().violations.is_empty()
+    }
+
+    /// Hash over everything that happened.
+    pub fn hash(&self) -> String {
+        self.lock().journal.hash()
+    }
+
+    /// The newest lines about some subjects, or about all of them, oldest first.
+    pub fn history(&self, about: &[String], most: usize) -> Vec<String> {
+        self.lock().journal.about(about, most)
+    }
+
+    /// For how long Joiner has changed nothing, leases apart.
+    pub fn quiet_for(&self, now: Timestamp) -> Duration {
+        let last = self.lock().last_write;
+        Duration::try_from(now.duration_since(last)).unwrap_or_default()
+    }
+
+    /// How many machines were bought so far.
+    pub fn bought(&self) -> u64 {
+        self.lock().ledger.bought
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn committed(&mut self, commit: &Commit<'_>) {
+        let mut findings: Vec<Finding> = writes::judge(&self.ledger, &self.options, commit)
+            .into_iter()
+            .collect();
+        findings.extend(purchases::judge_commit(&self.ledger, commit));
+        findings.extend(removals::judge_commit(&self.ledger, commit));
+        if let Some(finding) = writes::at_rest(commit) {
+            self.last_write = commit.at;
+            if matches!(self.phase, Phase::Rest(_)) {
+                findings.push(finding);
+            }
+        }
+        self.journal.commit(commit);
+        self.ledger.commit(commit);
+        self.found(commit.at, findings);
+    }
+
+    fn happened(&mut self, event: &CloudEvent, now: Timestamp) {
+        let mut findings = purchases::judge_event(&self.ledger, event);
+        findings.extend(removals::judge_event(&self.ledger, event, now));
+        let acted = matches!(event, CloudEvent::Launched(_) | CloudEvent::Terminating(_));
+        if acted && matches!(self.phase, Phase::Rest(_)) {
+            let message = format!("a machine was bought or taken away at rest: {event:?}");
+            findings.push(Finding::new(Invariant::Rest, message, []));
+        }
+        self.journal.event(event, now);
+        self.ledger.event(event);
+        self.found(now, findings);
+    }
+
+    fn found(&mut self, at: Timestamp, findings: Vec<Finding>) {
+        for finding in findings {
+            if self.violations.len() >= MOST_VIOLATIONS {
+                return;
+            }
+            let history = self.journal.about(&finding.about, violation::HISTORY);
+            self.violations.push(Violation {
+                at,
+                invariant: finding.invariant,
+                message: finding.message,
+                history,
+            });
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! What lasts too long, and what has not settled yet.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::journal::subject;
+use super::ledger::{DISRUPTED, INTENT, Ledger, ended, is_work};
+use super::{AuditOptions, Finding, Invariant, placeable};
+use crate::cluster::fields::Fields as _;
+
+/// Since when something does not belong to anything.
+#[derive(Debug, Default)]
+pub(super) struct Waits(BTreeMap<String, Timestamp>);
+
+impl Waits {
+    /// What has not belonged to anything for longer than the bound, counted from a moment at the earliest.
+    pub(super) fn look(
+        &mut self,
+        ledger: &Ledger,
+        now: Timestamp,
+        (bound, from): (Duration, Timestamp),
+    ) -> Vec<Finding> {
+        let bound = SignedDuration::try_from(bound).unwrap_or(SignedDuration::MAX);
+        let strays = strays(ledger);
+        self.0
+            .retain(|message, _| strays.iter().any(|one| one.message == *message));
+        let mut late = Vec::new();
+        for mut stray in strays {
+            let since = self.0.entry(stray.message.clone()).or_insert(now);
+            if now.duration_since((*since).max(from)) > bound {
+                // Said once.
+                *since = Timestamp::MAX;
+                stray.message = format!("{} for more than {bound:#}", stray.message);
+                late.push(stray);
+            }
+        }
+        late
+    }
+}
+
+/// Machines without objects, objects without machines, nodes without either.
+fn strays(ledger: &Ledger) -> Vec<Finding> {
+    let mut all = Vec::new();
+    let mut found = |message: String, about: Vec<String>| {
+        all.push(Finding::new(Invariant::NothingLeaked, message, about));
+    };
+    for (id, bought) in &ledger.machines {
+        let Some(uid) = &bought.machine.uid else {
+            continue;
+        };
+        if ledger.claim_by_uid(&uid.0).is_none() {
+            found(
+                format!("machine {id} has no object"),
+                vec![subject("machine", &id.0)],
+            );
+        }
+    }
+    for (name, claim) in &ledger.claims {
+        let launched = claim.condition_true("Launched");
+        if launched && ledger.machines_of(claim.uid()).next().is_none() {
+            found(
+                format!("machine object {name} has no machine"),
+                ledger.circle(claim),
+            );
+        }
+    }
+    for (name, node) in &ledger.nodes {
+        let marked = node.has_finalizer("karpenter.sh/termination");
+        if marked && ledger.claim_of_node(node).is_none() {
+            found(
+                format!("node {name} has no machine object"),
+                vec![subject("nodes", name)],
+            );
+        }
+    }
+    all
+}
+
+/// Everything that has not settled.
+pub(super) fn all(ledger: &Ledger, options: &AuditOptions) -> Vec<Finding> {
+    let mut open = strays(ledger);
+    let mut found = |invariant, message: String, about: Vec<String>| {
+        open.push(Finding::new(invariant, message, about));
+    };
+    for (name, claim) in &ledger.claims {
+        let ours = claim.text(&["spec", "nodeClassRef", "group"]) == options.class_group;
+        if claim.deleting() {
+            found(
+                Invariant::DeletionsEnd,
+                format!("machine object {name} is still there"),
+                ledger.circle(claim),
+            );
+        } else if ours && !claim.condition_true("Initialized") {
+            found(
+                Invariant::NothingLeaked,
+                format!("machine object {name} is not in use yet"),
+                ledger.circle(claim),
+            );
+        } else if claim.annotation(INTENT).is_some() {
+            found(
+                Invariant::MarksRemoved,
+                format!("machine object {name} bears the mark of a disruption"),
+                ledger.circle(claim),
+            );
+        }
+    }
+    for (name, node) in &ledger.nodes {
+        let tainted = node
+            .items(&["spec", "taints"])
+            .iter()
+            .any(|taint| taint.text(&["key"]) == DISRUPTED);
+        if tainted {
+            found(
+                Invariant::MarksRemoved,
+                format!("node {name} keeps pods away"),
+                vec![subject("nodes", name), subject("nodeclaims", name)],
+            );
+        }
+    }
+    for (key, pod) in ledger.pods.iter().filter(|(_, pod)| !ended(pod)) {
+        let about = vec![subject("pods", key)];
+        let bound = !pod.text(&["spec", "nodeName"]).is_empty();
+        if pod.deleting() {
+            let message = format!("pod {key} has not ended");
+            found(Invariant::DeletionsEnd, message, about);
+        } else if bound && !pod.condition_true("Ready") {
+            let message = format!("pod {key} does not run on its node");
+            found(Invariant::PodsRun, message, about);
+        } else if !bound
+            && is_work(pod)
+            && let Some(pool) = placeable::pool_for(ledger, options, pod)
+        {
+            let message = format!("pod {key} waits although pool {pool} could buy it a machine");
+            found(Invariant::PodsRun, message, about);
+        }
+    }
+    open
+}

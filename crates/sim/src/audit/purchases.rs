@@ -1,0 +1,125 @@
+//! What may be bought: one machine for one object, within the pool's limits.
+
+use joiner_core::resources::{CPU, Resources};
+use serde_json::Value;
+
+use super::journal::subject;
+use super::ledger::{Ledger, pool_of};
+use super::{Finding, Invariant};
+use crate::api::{ChangeKind, Commit};
+use crate::clouds::sim::CloudEvent;
+use crate::cluster::fields::Fields as _;
+use crate::cluster::quantity;
+
+/// Judges machine objects as they come and go.
+pub(super) fn judge_commit(ledger: &Ledger, commit: &Commit<'_>) -> Vec<Finding> {
+    if commit.resource != "nodeclaims.karpenter.sh" {
+        return Vec::new();
+    }
+    match commit.kind {
+        ChangeKind::Added if commit.asked.is_some() => too_many(ledger, commit.object),
+        ChangeKind::Deleted => left_behind(ledger, commit.object),
+        _ => Vec::new(),
+    }
+}
+
+/// More machine objects than the pool may have nodes.
+fn too_many(ledger: &Ledger, claim: &Value) -> Vec<Finding> {
+    let pool = pool_of(claim);
+    let Some(limit) =
+        limits(ledger, pool).and_then(|limits| limits.get("nodes").map(quantity::units))
+    else {
+        return Vec::new();
+    };
+    let held = ledger.claims.values().filter(|one| pool_of(one) == pool);
+    let held = i64::try_from(held.count()).unwrap_or(i64::MAX) + 1;
+    if held <= limit {
+        return Vec::new();
+    }
+    let message = format!("pool {pool} has {held} machine objects, its limit is {limit} nodes");
+    vec![Finding::new(
+        Invariant::Limits,
+        message,
+        ledger.circle(claim),
+    )]
+}
+
+/// The object went before its machine did: whoever pays for it cannot find it any more.
+fn left_behind(ledger: &Ledger, claim: &Value) -> Vec<Finding> {
+    ledger
+        .machines_of(claim.uid())
+        .map(|bought| {
+            let message = format!(
+                "machine object {} is gone and its machine {} is not",
+                claim.name(),
+                bought.machine.id
+            );
+            Finding::new(Invariant::MachineFirst, message, ledger.circle(claim))
+        })
+        .collect()
+}
+
+/// Judges a purchase.
+pub(super) fn judge_event(ledger: &Ledger, event: &CloudEvent) -> Vec<Finding> {
+    let CloudEvent::Launched(machine) = event else {
+        return Vec::new();
+    };
+    let id = subject("machine", &machine.id.0);
+    let Some(uid) = &machine.uid else {
+        return Vec::new();
+    };
+    let Some(claim) = ledger.claim_by_uid(&uid.0) else {
+        let message = format!(
+            "machine {} was bought for an object that is gone",
+            machine.id
+        );
+        return vec![Finding::new(Invariant::OneMachine, message, [id])];
+    };
+    let mut findings = Vec::new();
+    let mut about = ledger.circle(claim);
+    about.push(id);
+    if let Some(first) = ledger.machines_of(&uid.0).find(|one| !one.stopping) {
+        let message = format!(
+            "machine object {} has {} and was sold {} too",
+            claim.name(),
+            first.machine.id,
+            machine.id
+        );
+        findings.push(Finding::new(Invariant::OneMachine, message, about.clone()));
+    }
+    let pool = pool_of(claim);
+    let mut used = used(ledger, pool);
+    used.add(&machine.capacity);
+    for (name, most) in limits(ledger, pool).into_iter().flatten() {
+        let (most, used) = if name == CPU {
+            (quantity::millis(most), used.get(CPU))
+        } else {
+            (quantity::units(most), used.get(name))
+        };
+        if name != "nodes" && used > most {
+            let message = format!("pool {pool} has {used} of {name}, its limit is {most}");
+            findings.push(Finding::new(Invariant::Limits, message, about.clone()));
+        }
+    }
+    findings
+}
+
+fn limits<'a>(ledger: &'a Ledger, pool: &str) -> Option<&'a serde_json::Map<String, Value>> {
+    ledger.pools.get(pool)?.at(&["spec", "limits"]).as_object()
+}
+
+/// What the machines of a pool have.
+pub(super) fn used(ledger: &Ledger, pool: &str) -> Resources {
+    let mut used = Resources::new();
+    for bought in ledger.machines.values() {
+        let claim = bought
+            .machine
+            .uid
+            .as_ref()
+            .and_then(|uid| ledger.claim_by_uid(&uid.0));
+        if claim.is_some_and(|claim| pool_of(claim) == pool) {
+            used.add(&bought.machine.capacity);
+        }
+    }
+    used
+}

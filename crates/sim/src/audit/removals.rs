@@ -1,0 +1,299 @@
+//! What may be taken away, and how: within budgets, pods first, replacements before.
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use super::journal::subject;
+use super::ledger::{DEADLINE, DO_NOT_DISRUPT, INTENT, Ledger, healthy, is_work, pool_of};
+use super::{Finding, Invariant};
+use crate::api::{ChangeKind, Commit};
+use crate::clouds::sim::CloudEvent;
+use crate::cluster::fields::Fields as _;
+use crate::selector::Selector;
+
+/// A pod that is this new to its node may be unknown to whoever read the node's pods just before.
+const NEW: SignedDuration = SignedDuration::from_secs(30);
+/// Whoever is being deleted for so long after its time is not coming back.
+const STUCK: SignedDuration = SignedDuration::from_mins(1);
+/// Times are written in whole seconds.
+const ROUNDING: SignedDuration = SignedDuration::from_secs(1);
+
+/// Judges disruptions as they begin and pods as they are sent away.
+pub(super) fn judge_commit(ledger: &Ledger, commit: &Commit<'_>) -> Vec<Finding> {
+    if commit.asked.is_none() {
+        return Vec::new();
+    }
+    match commit.resource {
+        "nodeclaims.karpenter.sh" => {
+            let mut findings = begun(ledger, commit);
+            findings.extend(deleted(ledger, commit));
+            findings
+        }
+        "pods" => sent_away(ledger, commit),
+        _ => Vec::new(),
+    }
+}
+
+fn intent(claim: &Value) -> Option<Value> {
+    serde_json::from_str(claim.annotation(INTENT)?).ok()
+}
+
+/// A disruption begins: the pool's budgets must allow it.
+fn begun(ledger: &Ledger, commit: &Commit<'_>) -> Vec<Finding> {
+    let before = commit.previous.and_then(|claim| claim.annotation(INTENT));
+    let (None, Some(intent)) = (before, intent(commit.object)) else {
+        return Vec::new();
+    };
+    let pool = pool_of(commit.object);
+    let Some(object) = ledger.pools.get(pool) else {
+        return Vec::new();
+    };
+    let of_pool = || ledger.claims.values().filter(|one| pool_of(one) == pool);
+    let leaving = |claim: &Value| claim.condition_true("InstanceTerminating");
+    let disrupted = of_pool()
+        .filter(|one| one.annotation(INTENT).is_some() && !leaving(one))
+        .filter(|one| one.uid() != commit.object.uid())
+        .count()
+        + 1;
+    let all = of_pool()
+        .filter(|one| one.condition_true("Initialized"))
+        .count()
+        + ledger.lately_gone(pool);
+    let cause = intent.text(&["cause"]);
+    let Some(allowed) = allowed(object, cause, all) else {
+        return Vec::new();
+    };
+    if disrupted <= allowed {
+        return Vec::new();
+    }
+    let message = format!(
+        "pool {pool}: {disrupted} of {all} nodes are disrupted at once, {allowed} may be because they are {cause}"
+    );
+    let about = of_pool()
+        .filter(|one| one.annotation(INTENT).is_some())
+        .flat_map(|one| ledger.circle(one))
+        .chain(ledger.circle(commit.object));
+    vec![Finding::new(Invariant::Budgets, message, about)]
+}
+
+/// The tightest budget for a cause; `None` where it cannot be told.
+fn allowed(pool: &Value, cause: &str, all: usize) -> Option<usize> {
+    let budgets = pool.items(&["spec", "disruption", "budgets"]);
+    budgets
+        .iter()
+        .filter(|budget| {
+            let reasons = budget.items(&["reasons"]);
+            reasons.is_empty() || reasons.iter().any(|one| one == cause)
+        })
+        // A budget with a schedule may be out of force.
+        .filter(|budget| budget.text(&["schedule"]).is_empty())
+        .filter_map(|budget| {
+            let nodes = budget.text(&["nodes"]);
+            match nodes.strip_suffix('%') {
+                Some(percent) => Some((all * percent.parse::<usize>().ok()?).div_ceil(100)),
+                None => nodes.parse().ok(),
+            }
+        })
+        .min()
+}
+
+/// A machine object is deleted to carry out a disruption.
+fn deleted(ledger: &Ledger, commit: &Commit<'_>) -> Vec<Finding> {
+    let before = commit.previous.filter(|claim| !claim.deleting());
+    let goes = commit.object.deleting() || commit.kind == ChangeKind::Deleted;
+    let Some(claim) = before.filter(|_| goes) else {
+        return Vec::new();
+    };
+    let Some(intent) = intent(claim) else {
+        return Vec::new();
+    };
+    let mut findings = Vec::new();
+    for name in intent
+        .items(&["replacements"])
+        .iter()
+        .filter_map(Value::as_str)
+    {
+        let ready = ledger
+            .claims
+            .get(name)
+            .is_some_and(|one| one.condition_true("Initialized"));
+        // Where one of several went already, its replacements were in use then.
+        let sibling_went = ledger.claims.values().any(|one| {
+            one.deleting()
+                && one
+                    .annotation(INTENT)
+                    .is_some_and(|text| text.contains(intent.text(&["id"])))
+        });
+        if !ready && !sibling_went {
+            let message = format!(
+                "{} is taken away and its replacement {name} is not in use",
+                claim.name()
+            );
+            let mut about = ledger.circle(claim);
+            about.push(subject("nodeclaims", name));
+            findings.push(Finding::new(Invariant::ReplacementsFirst, message, about));
+        }
+    }
+    let may_force = !claim.text(&["spec", "terminationGracePeriod"]).is_empty()
+        && intent.text(&["cause"]) == "Drifted";
+    for (key, pod) in ledger.pods_on(claim.text(&["status", "nodeName"])) {
+        let settled = ledger
+            .bound(key)
+            .is_some_and(|at| commit.at.duration_since(at) > NEW);
+        if protected(pod) && settled && !may_force && is_work(pod) && !pod.deleting() {
+            let message = format!(
+                "{} is disrupted although pod {key} must not be",
+                claim.name()
+            );
+            findings.push(Finding::new(
+                Invariant::Protected,
+                message,
+                ledger.circle(claim),
+            ));
+        }
+    }
+    findings
+}
+
+fn protected(pod: &Value) -> bool {
+    pod.annotation(DO_NOT_DISRUPT) == Some("true")
+}
+
+/// When a drain's time is up.
+fn deadline(claim: &Value) -> Option<Timestamp> {
+    claim.annotation(DEADLINE)?.parse().ok()
+}
+
+/// A pod is told to go.
+fn sent_away(ledger: &Ledger, commit: &Commit<'_>) -> Vec<Finding> {
+    let Some(pod) = commit.previous.filter(|pod| !pod.deleting()) else {
+        return Vec::new();
+    };
+    let goes = commit.object.deleting() || commit.kind == ChangeKind::Deleted;
+    if !goes {
+        return Vec::new();
+    }
+    let evicted = commit
+        .asked
+        .is_some_and(|asked| asked.subresource == "eviction");
+    let node = ledger.nodes.get(pod.text(&["spec", "nodeName"]));
+    let claim = node.and_then(|node| ledger.claim_of_node(node));
+    let mut about = claim.map(|claim| ledger.circle(claim)).unwrap_or_default();
+    about.push(subject("pods", commit.key));
+    let mut findings = Vec::new();
+    let mut found = |invariant, message: String| {
+        findings.push(Finding::new(invariant, message, about.clone()));
+    };
+    let key = commit.key;
+    let Some(claim) = claim else {
+        found(
+            Invariant::Foreign,
+            format!("pod {key} was sent away from a node that is not Joiner's"),
+        );
+        return findings;
+    };
+    if !claim.deleting() {
+        let message = format!(
+            "pod {key} was sent away from {}, which is not to go",
+            claim.name()
+        );
+        found(Invariant::Protected, message);
+    }
+    let due = deadline(claim).is_some_and(|at| {
+        let grace = pod
+            .int(&["spec", "terminationGracePeriodSeconds"])
+            .unwrap_or(30);
+        let soonest = at.checked_sub(SignedDuration::from_secs(grace) + ROUNDING);
+        soonest.is_ok_and(|soonest| commit.at >= soonest)
+    });
+    if !evicted && !due {
+        found(
+            Invariant::Evictions,
+            format!("pod {key} was deleted without an eviction, and no deadline has come"),
+        );
+    }
+    if evicted && protected(pod) {
+        found(
+            Invariant::Protected,
+            format!("pod {key} was evicted although it must not be disrupted"),
+        );
+    }
+    if evicted && let Some(message) = over_budget(ledger, key, pod) {
+        found(Invariant::Evictions, message);
+    }
+    findings
+}
+
+/// Which disruption budget an eviction breaks. Pods that were lost in this very moment do not count against it: the
+/// budget's own controller has not seen them go.
+fn over_budget(ledger: &Ledger, key: &str, pod: &Value) -> Option<String> {
+    if !healthy(pod) {
+        return None;
+    }
+    for (name, budget) in &ledger.budgets {
+        let selector = Selector::read(budget.at(&["spec", "selector"]));
+        let covers =
+            |one: &Value| one.namespace() == budget.namespace() && selector.matches(one.labels());
+        if !covers(pod) {
+            continue;
+        }
+        let others = ledger
+            .pods
+            .values()
+            .filter(|one| covers(one) && healthy(one) && one.uid() != pod.uid())
+            .count();
+        let lately = ledger.lately_lost().filter(|one| covers(one)).count();
+        let wanted = budget.int(&["status", "desiredHealthy"]).unwrap_or(0);
+        if i64::try_from(others + lately).unwrap_or(i64::MAX) < wanted {
+            return Some(format!(
+                "evicting pod {key} leaves {others} healthy, budget {name} wants {wanted}"
+            ));
+        }
+    }
+    None
+}
+
+/// A machine is stopped.
+pub(super) fn judge_event(ledger: &Ledger, event: &CloudEvent, now: Timestamp) -> Vec<Finding> {
+    let CloudEvent::Terminating(id) = event else {
+        return Vec::new();
+    };
+    let about = subject("machine", &id.0);
+    let Some(bought) = ledger.machines.get(id) else {
+        let message = format!("machine {id} of somebody else was stopped");
+        return vec![Finding::new(Invariant::Foreign, message, [about])];
+    };
+    let uid = bought.machine.uid.as_ref().map_or("", |uid| &*uid.0);
+    let Some(claim) = ledger.claim_by_uid(uid) else {
+        return Vec::new();
+    };
+    let circle = ledger.circle(claim);
+    if !claim.deleting() {
+        let message = format!("machine {id} was stopped and {} is not to go", claim.name());
+        return vec![Finding::new(Invariant::Drained, message, circle)];
+    }
+    if deadline(claim).is_some_and(|at| now >= at) {
+        return Vec::new();
+    }
+    let Some(node) = ledger
+        .node_of(id)
+        .filter(|node| node.condition_true("Ready"))
+    else {
+        return Vec::new();
+    };
+    let running: Vec<&String> = ledger
+        .pods_on(node.name())
+        .filter(|(_, pod)| is_work(pod) && !stuck(pod, now))
+        .map(|(key, _)| key)
+        .collect();
+    if running.is_empty() {
+        return Vec::new();
+    }
+    let message = format!("machine {id} was stopped under pods {running:?}");
+    vec![Finding::new(Invariant::Drained, message, circle)]
+}
+
+fn stuck(pod: &Value, now: Timestamp) -> bool {
+    pod.time(&["metadata", "deletionTimestamp"])
+        .is_some_and(|end| now.duration_since(end) > STUCK)
+}

@@ -1,0 +1,113 @@
+//! Who may write what: Joiner its own objects, and of others only what is its part.
+
+use serde_json::Value;
+
+use super::journal::subject;
+use super::ledger::Ledger;
+use super::{AuditOptions, Finding, Invariant};
+use crate::api::{ChangeKind, Commit, Verb};
+use crate::cluster::fields::Fields as _;
+
+/// Whether a change over HTTP was Joiner's to make.
+pub(super) fn judge(
+    ledger: &Ledger,
+    options: &AuditOptions,
+    commit: &Commit<'_>,
+) -> Option<Finding> {
+    let asked = commit.asked?;
+    let (invariant, why) = match commit.resource {
+        "events" | "events.events.k8s.io" | "leases.coordination.k8s.io" => return None,
+        "nodeclaims.karpenter.sh" => {
+            let foreign =
+                commit.object.text(&["spec", "nodeClassRef", "group"]) != options.class_group;
+            if foreign {
+                (
+                    Invariant::Foreign,
+                    "the machine object of another controller",
+                )
+            } else if spec_changed(commit) {
+                (Invariant::OwnFields, "the spec of a machine object")
+            } else {
+                return None;
+            }
+        }
+        "nodepools.karpenter.sh" => {
+            let class = ["spec", "template", "spec", "nodeClassRef", "group"];
+            if commit.object.text(&class) != options.class_group {
+                (Invariant::Foreign, "the pool of another controller")
+            } else if spec_changed(commit) || commit.kind != ChangeKind::Modified {
+                (Invariant::OwnFields, "a user's pool")
+            } else {
+                return None;
+            }
+        }
+        "nodes" => {
+            let ours = commit.previous.is_some_and(|node| is_ours(ledger, node));
+            if ours {
+                return None;
+            }
+            (Invariant::Foreign, "a node that is not Joiner's")
+        }
+        "pods" => {
+            let leaves = asked.subresource == "eviction" || asked.verb == Verb::Delete;
+            if leaves {
+                return None;
+            }
+            (Invariant::OwnFields, "a pod")
+        }
+        "poddisruptionbudgets.policy" if asked.subresource == "eviction" => return None,
+        _ if asked.subresource == "status" => return None,
+        _ => (
+            Invariant::OwnFields,
+            "an object that is none of its business",
+        ),
+    };
+    let verb = format!("{:?}", asked.verb).to_lowercase();
+    let message = format!(
+        "Joiner wrote {why}: {verb} of {} {}",
+        commit.resource, commit.key
+    );
+    let about = [subject(commit.resource, commit.key)];
+    Some(Finding::new(invariant, message, about))
+}
+
+/// What must not have been written at rest. Leases are renewed for ever.
+pub(super) fn at_rest(commit: &Commit<'_>) -> Option<Finding> {
+    let asked = commit.asked?;
+    if commit.resource == "leases.coordination.k8s.io" {
+        return None;
+    }
+    let what = if commit.resource.starts_with("events") {
+        format!(
+            " ({}: {})",
+            commit.object.text(&["reason"]),
+            commit.object.text(&["message"])
+        )
+    } else {
+        String::new()
+    };
+    let verb = format!("{:?}", asked.verb).to_lowercase();
+    let message = format!(
+        "{verb} of {} {}{what} although nothing has changed",
+        commit.resource, commit.key
+    );
+    let about = [subject(commit.resource, commit.key)];
+    Some(Finding::new(Invariant::Rest, message, about))
+}
+
+/// Whether a node grew out of a machine that Joiner bought.
+fn is_ours(ledger: &Ledger, node: &Value) -> bool {
+    let id = node.text(&["spec", "providerID"]);
+    let bought = ledger
+        .machines
+        .values()
+        .any(|one| &*one.machine.id.0 == id && one.machine.uid.is_some());
+    // Where the machine is gone already its node still bears our mark.
+    bought || node.has_finalizer("karpenter.sh/termination")
+}
+
+fn spec_changed(commit: &Commit<'_>) -> bool {
+    commit
+        .previous
+        .is_some_and(|before| before["spec"] != commit.object["spec"])
+}
