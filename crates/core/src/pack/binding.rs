@@ -125,13 +125,11 @@ impl<'a, 'p> Rehearsal<'a, 'p> {
 
     fn cell(&self, site: Site) -> u32 {
         let hosts = &self.compiled.hosts;
-        match hosts.get(site as usize) {
-            Some(host) => host.cell,
-            None => {
-                let column = self.columns[site as usize - hosts.len()];
-                self.compiled.columns[column as usize].cell
-            }
+        if let Some(host) = hosts.get(site as usize) {
+            return host.cell;
         }
+        let column = self.columns[site as usize - hosts.len()];
+        self.compiled.columns[column as usize].cell
     }
 
     fn may_come(&self, class: u32, site: Site) -> bool {

@@ -280,3 +280,93 @@ fn item(problem: &Problem, purchase: &Purchase) -> Option<Item> {
         offering: 0,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::money::Money;
+    use crate::name::Labels;
+    use crate::pack::{Options, solve};
+    use crate::plan::{Plan, check};
+    use crate::problem::{
+        CapacityType, Catalog, InstanceType, MinValuesPolicy, Offering, Pod, PodSpec, Pool, Problem,
+    };
+    use crate::requirement::{Expression, Operator};
+    use crate::resources::{CPU, PODS, Resources};
+
+    /// Types of 2, 4 and 8 cores at 10 cents a core; a pool that wants some of them to choose from.
+    fn problem(least: u32, pods: u32) -> Problem {
+        let kind = |cores: i64| InstanceType {
+            name: format!("c{cores}").into(),
+            labels: Labels::new(),
+            capacity: Resources::new().with(CPU, cores * 1000).with(PODS, 50),
+            overhead: Resources::new(),
+            offerings: vec![Offering {
+                zone: "a".into(),
+                region: "".into(),
+                capacity_type: CapacityType::OnDemand,
+                price: Money::from_nanos(cores * 100_000_000),
+                available: true,
+                left: None,
+                reservation: None,
+            }],
+        };
+        let mut wanted = Expression::new(crate::labels::INSTANCE_TYPE, Operator::Exists, &[]);
+        wanted.min_values = Some(least);
+        let requests = Resources::new().with(CPU, 1000).with(PODS, 1);
+        let mut pod = Pod::new(
+            "web",
+            PodSpec {
+                requests,
+                ..PodSpec::default()
+            },
+        );
+        pod.count = pods;
+        Problem {
+            catalogs: vec![Catalog {
+                name: "shop".into(),
+                types: vec![kind(2), kind(4), kind(8)],
+                ranges: Vec::new(),
+            }],
+            pools: vec![Pool {
+                name: "main".into(),
+                catalog: "shop".into(),
+                requirements: vec![wanted],
+                ..Pool::default()
+            }],
+            pods: vec![pod],
+            ..Problem::default()
+        }
+    }
+
+    #[track_caller]
+    fn solved(problem: &Problem, steps: u64) -> Plan {
+        let options = Options {
+            steps,
+            ..Options::default()
+        };
+        let plan = solve(problem, &options);
+        assert_eq!(check(problem, &plan), []);
+        plan
+    }
+
+    #[test]
+    fn a_machine_is_not_filled_beyond_what_several_types_can_hold() {
+        for steps in [0, 50] {
+            let two = solved(&problem(2, 8), steps);
+            assert!(two.unplaced.is_empty());
+            assert!(two.launches.iter().all(|launch| launch.pods.len() <= 4));
+            let three = solved(&problem(3, 8), steps);
+            assert!(three.unplaced.is_empty());
+            assert!(three.launches.iter().all(|launch| launch.pods.len() <= 2));
+        }
+    }
+
+    #[test]
+    fn a_pool_that_wants_more_than_there_is_takes_nobody_unless_it_may_do_with_less() {
+        let mut problem = problem(4, 8);
+        let strict = solved(&problem, 50);
+        assert!(strict.launches.is_empty() && !strict.unplaced.is_empty());
+        problem.settings.min_values = MinValuesPolicy::BestEffort;
+        assert!(solved(&problem, 50).unplaced.is_empty());
+    }
+}

@@ -48,4 +48,5 @@ mod worth;
 
 pub use compile::Compiled;
 pub use scenario::Scenario;
+pub(crate) use solve::solve_closing;
 pub use solve::{Anytime, Options, solve};

@@ -226,7 +226,7 @@ fn launch(
     }
     let bound = |(lot, _): &(u32, u32)| assignment.lots[*lot as usize].cell != ANYWHERE;
     let bound = bin.pods.iter().any(bound);
-    let others = others(compiled, bin, offer, &allowed, by_cost, bound, slack);
+    let others = others(compiled, bin, offer, &allowed, bound, by_cost, slack);
     let runner_up = others.iter().find_map(|other| {
         let other = purchase(compiled, other, other.price);
         let differs = other.instance_type != purchase(compiled, offer, price).instance_type;
@@ -274,15 +274,15 @@ fn types_among(others: &[&Offer], own: &Offer) -> u32 {
     keys.len() as u32
 }
 
-/// Offers of the same pool, and of the same domain where pods are `bound` to theirs, that hold the same pods, best
-/// first. Together with all other machines of the plan none of them may exceed what is scarce.
+/// Offers of the same pool, and domain where pods are `bound` to theirs, that hold the same pods, best first. Together
+/// with all other machines of the plan none of them may exceed what is scarce.
 fn others<'c>(
     compiled: &'c Compiled<'_>,
     bin: &Bin,
     own: &Offer,
     allowed: &Bits,
-    by_cost: &[u32],
     bound: bool,
+    by_cost: &[u32],
     slack: &mut Ledger,
 ) -> Vec<&'c Offer> {
     let picky = compiled

@@ -61,8 +61,17 @@ impl Default for Options {
 
 /// The cheapest plan found within the options.
 pub fn solve(problem: &Problem, options: &Options) -> Plan {
+    solve_closing(problem, options, &[])
+}
+
+/// The same, with nothing put on some nodes.
+pub(crate) fn solve_closing(problem: &Problem, options: &Options, closed: &[u32]) -> Plan {
+    let asked = |compiled: &Compiled<'_>| {
+        let all = Scenario::of(compiled);
+        closed.iter().fold(all, |all, node| all.closing(*node))
+    };
     let compiled = Compiled::new(problem);
-    let plan = compiled.solve(&Scenario::of(&compiled), options);
+    let plan = compiled.solve(&asked(&compiled), options);
     let Some(cap) = problem.settings.preference_cap else {
         return plan;
     };
@@ -71,7 +80,7 @@ pub fn solve(problem: &Problem, options: &Options) -> Plan {
     }
     let unheard = |least: i32| {
         let compiled = Compiled::hearing(problem, least);
-        compiled.solve(&Scenario::of(&compiled), options)
+        compiled.solve(&asked(&compiled), options)
     };
     let none = unheard(i32::MAX);
     let most = none.cost + none.cost.percent(cap);

@@ -6,5 +6,6 @@
 )]
 
 mod clusters;
+mod disruption;
 mod oracle;
 mod packing;
