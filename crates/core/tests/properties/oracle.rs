@@ -151,7 +151,7 @@ fn descend<'a>(
         let (mut group, before) = groups
             .get(index)
             .cloned()
-            .unwrap_or((Group::default(), Money::ZERO));
+            .unwrap_or_else(|| (Group::default(), Money::ZERO));
         let old = (group.clone(), before);
         group.requests.add(&first.requests);
         group.pods.push(*first);

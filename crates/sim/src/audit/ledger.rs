@@ -106,7 +106,7 @@ impl Ledger {
                     self.owned.insert(machine.id.to_string());
                 }
                 let bought = Bought {
-                    machine: machine.clone(),
+                    machine: machine.as_ref().clone(),
                     stopping: false,
                 };
                 self.machines.insert(machine.id.clone(), bought);

@@ -106,7 +106,7 @@ impl SimCloudOptions {
 #[derive(Clone, Debug, PartialEq)]
 pub enum CloudEvent {
     /// A machine was sold.
-    Launched(Machine),
+    Launched(Box<Machine>),
     /// A machine booted.
     Booted(String),
     /// A machine was asked to go, for the first time.
@@ -400,7 +400,7 @@ impl SimCloud {
         let machine = inner
             .machines
             .launch(request, &kind, &offering, &options, now);
-        inner.tell(&CloudEvent::Launched(machine.clone()));
+        inner.tell(&CloudEvent::Launched(Box::new(machine.clone())));
         Ok(machine)
     }
 }

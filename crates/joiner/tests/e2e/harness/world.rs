@@ -179,16 +179,6 @@ impl World {
         &self.mirror
     }
 
-    /// Sends a request; the answer may be a refusal.
-    pub(crate) async fn send(
-        &self,
-        method: Method,
-        path: &str,
-        body: Option<&Value>,
-    ) -> anyhow::Result<Value> {
-        self.client.send(method, path, body).await
-    }
-
     /// An object, if it is there.
     pub(crate) async fn get(&self, path: &str) -> Option<Value> {
         self.client.get(path).await.ok()
