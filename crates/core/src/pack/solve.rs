@@ -38,13 +38,15 @@ pub struct Options {
 }
 
 /// Chosen so that five thousand pods take a tenth of a second on one core.
-const DEFAULT_STEPS: u64 = 400;
+const DEFAULT_STEPS: u64 = 300;
 
 /// Attempts of the local search between two looks at the clock, for callers who have one.
 const ATTEMPTS: u64 = 16;
 
 /// So few lots that every way to pack them takes little time.
 const FEW_LOTS: usize = 512;
+/// So many lots that all ways to mix large and small pods come to the same.
+const MANY_LOTS: usize = 2048;
 
 /// Weights of wishes that are tried when all of them together cost too much, before none is heard.
 const HEAVY_WISH: i32 = 50;
@@ -294,7 +296,9 @@ impl<'a, 'p> Anytime<'a, 'p> {
         }
         if few || apart == 0 {
             strategies.push(Strategy::Patterns(Taste::Mixed));
-            strategies.push(Strategy::Patterns(Taste::Even));
+            if lots.len() <= MANY_LOTS {
+                strategies.push(Strategy::Patterns(Taste::Even));
+            }
         }
         strategies.push(Strategy::OneForAll);
         if self.compiled.supply.limited() {
