@@ -62,6 +62,10 @@ e2e: controlplane ## Only the tests that run on the real control plane.
 	$(CARGO) test --package joiner-testing
 	$(CARGO) test --package joiner --test e2e
 
+.PHONY: simulate
+simulate: ## Two hundred worlds of six hours under every fault; ARGS="--seeds 17" for one of them.
+	$(CARGO) run --release --package joiner -- simulate $(or $(ARGS),--seeds 0..200)
+
 .PHONY: bench
 bench: ## Measure the core; make bench ARGS="--referee DIR --karpenter" sets it beside Karpenter.
 	$(CARGO) bench --package joiner-core

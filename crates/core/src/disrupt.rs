@@ -15,6 +15,7 @@ mod candidate;
 mod consolidate;
 mod forced;
 mod market;
+mod rebalance;
 mod settle;
 mod trial;
 mod worth;
@@ -67,6 +68,7 @@ pub fn plan(problem: &Problem, options: &Options) -> Plan {
 /// The trial as a plan: who goes and why, who stays and why.
 fn render(problem: &Problem, standings: &[Candidate], causes: &Causes, trial: Trial) -> Plan {
     let shares = worth::shares(problem, &trial.plan);
+    let told = rebalance::told(problem, &trial.plan);
     let mut plan = trial.plan;
     for candidate in standings {
         let node = &problem.nodes[candidate.node as usize];
@@ -78,7 +80,11 @@ fn render(problem: &Problem, standings: &[Candidate], causes: &Causes, trial: Tr
                 DisruptionReason::Expired => "it is older than its pool allows".to_owned(),
                 DisruptionReason::Empty => "no pod needs it".to_owned(),
                 DisruptionReason::Underutilized => {
-                    format!("its {} pods run elsewhere", candidate.pods)
+                    let moved = format!("its {} pods run elsewhere", candidate.pods);
+                    match told.get(&candidate.node) {
+                        Some(told) => format!("{told}; {moved}"),
+                        None => moved,
+                    }
                 }
             };
             plan.removals.push(Removal {

@@ -1,4 +1,5 @@
 //! `joiner simulate`, as it is typed: the main test of reliability.
+#![allow(clippy::expect_used, reason = "only tests use this")]
 
 use std::process::Command;
 
@@ -15,6 +16,15 @@ fn simulate(arguments: &[&str]) -> (i32, String) {
 }
 
 #[test]
+fn worlds_go_well_under_every_fault() {
+    let (status, text) = simulate(&["--seeds", "1..5", "--hours", "1", "--faults", "all"]);
+    assert_eq!(status, 0, "{text}");
+    let last = text.lines().last().unwrap_or_default();
+    assert!(last.starts_with("4 worlds, "), "{last}");
+}
+
+#[test]
+#[ignore = "takes minutes: make simulate"]
 fn two_hundred_worlds_of_six_hours_go_well_under_every_fault() {
     let (status, text) = simulate(&["--seeds", "0..200", "--hours", "6", "--faults", "all"]);
     assert_eq!(status, 0, "{text}");

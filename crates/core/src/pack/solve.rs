@@ -11,6 +11,7 @@ use super::best_fit;
 use super::binding;
 use super::bins::{Context, Packing};
 use super::bound::{self, Effort};
+use super::choice;
 use super::compile::Compiled;
 use super::first_fit::{self, Opening};
 use super::generate;
@@ -60,8 +61,17 @@ impl Default for Options {
 
 /// The cheapest plan found within the options.
 pub fn solve(problem: &Problem, options: &Options) -> Plan {
+    solve_closing(problem, options, &[])
+}
+
+/// The same, with nothing put on some nodes.
+pub(crate) fn solve_closing(problem: &Problem, options: &Options, closed: &[u32]) -> Plan {
+    let asked = |compiled: &Compiled<'_>| {
+        let all = Scenario::of(compiled);
+        closed.iter().fold(all, |all, node| all.closing(*node))
+    };
     let compiled = Compiled::new(problem);
-    let plan = compiled.solve(&Scenario::of(&compiled), options);
+    let plan = compiled.solve(&asked(&compiled), options);
     let Some(cap) = problem.settings.preference_cap else {
         return plan;
     };
@@ -70,7 +80,7 @@ pub fn solve(problem: &Problem, options: &Options) -> Plan {
     }
     let unheard = |least: i32| {
         let compiled = Compiled::hearing(problem, least);
-        compiled.solve(&Scenario::of(&compiled), options)
+        compiled.solve(&asked(&compiled), options)
     };
     let none = unheard(i32::MAX);
     let most = none.cost + none.cost.percent(cap);
@@ -174,7 +184,8 @@ impl<'a, 'p> Anytime<'a, 'p> {
             self.steps += self.compete(left);
             return true;
         }
-        let improvable = self.best.packing.bins.len() > 1;
+        let done = self.improver.as_ref().is_some_and(Improver::is_done);
+        let improvable = self.best.packing.bins.len() > 1 && !done;
         if improvable {
             let attempts = left.min(ATTEMPTS);
             self.search(attempts);
@@ -235,8 +246,10 @@ impl<'a, 'p> Anytime<'a, 'p> {
         };
         let bound = bound::lower_bound(compiled, scenario, &self.assignment, packing, effort);
         let (mut plan, columns) = render::plan(compiled, &self.assignment, packing, bound);
-        let lost = if self.assignment.needs_rehearsal(compiled, &packing.left) {
-            binding::settle(compiled, scenario, &mut plan, &columns)
+        let poor = choice::unreplaceable(compiled, &plan);
+        let unsure = self.assignment.needs_rehearsal(compiled, &packing.left) || !poor.is_empty();
+        let lost = if unsure {
+            binding::settle(compiled, scenario, &mut plan, &columns, poor)
         } else {
             0
         };
@@ -359,6 +372,7 @@ fn attempt(
         Strategy::Cheapest => first_fit::pack(&mut context, &mut packing, Opening::Cheapest),
         Strategy::FewNodes => first_fit::pack(&mut context, &mut packing, Opening::Largest),
     }
+    context.keep_choice(&mut packing);
     near::pack(&mut context, &mut packing);
     Candidate { packing, sets }
 }

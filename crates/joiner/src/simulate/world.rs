@@ -387,7 +387,7 @@ fn open_clouds(
         let rack = Arc::new(cluster.kubelets().clone());
         let cloud = SimCloud::new(options, cluster.api().clock().clone(), rack);
         auditor.watch_cloud(&cloud);
-        let faulty = Faulty::new(cloud.clone(), rates, run.seed ^ (number as u64) << 8);
+        let faulty = Faulty::new(cloud.clone(), rates, run.seed ^ ((number as u64) << 8));
         let rates = faulty.rates();
         providers.insert(plan.class.clone(), Arc::new(faulty));
         let running = cloud.clone();

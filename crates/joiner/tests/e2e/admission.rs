@@ -54,7 +54,7 @@ async fn server() -> Client {
 }
 
 /// What the server said, as a person would read it.
-fn words(refused: anyhow::Error) -> String {
+fn words(refused: &anyhow::Error) -> String {
     let said = format!("{refused:#}");
     let status = said
         .find('{')
@@ -73,7 +73,7 @@ async fn admit(server: &Client, object: &Value) -> Result<Value, String> {
         collection(object, namespace)
     );
     let answer = server.send(Method::POST, &path, Some(object)).await;
-    answer.map_err(words)
+    answer.map_err(|refused| words(&refused))
 }
 
 async fn every_documented_nodepool_is_accepted_as_it_is() {
@@ -141,7 +141,7 @@ async fn change(server: &Client, before: &Value, after: &Value) -> Result<Value,
     let strict = format!("{path}?dryRun=All&fieldValidation=Strict");
     let answer = server.send(Method::PUT, &strict, Some(&after)).await;
     server.send(Method::DELETE, &path, None).await.unwrap();
-    answer.map_err(words)
+    answer.map_err(|refused| words(&refused))
 }
 
 async fn what_is_wrong_is_refused_with_its_field() {

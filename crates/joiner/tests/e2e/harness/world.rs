@@ -1,5 +1,6 @@
 //! A cluster with Joiner in it.
 
+use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -232,7 +233,7 @@ impl World {
             let output = joiner.process.output();
             let output: Vec<&str> = output.lines().filter(|line| matters(line)).collect();
             let tail = output[output.len().saturating_sub(lines)..].join("\n  ");
-            all.push_str(&format!("{}:\n  {tail}\n", joiner.process.name()));
+            let _ = writeln!(all, "{}:\n  {tail}", joiner.process.name());
         }
         all
     }
