@@ -111,7 +111,7 @@ async fn an_engine_that_starts_on_five_thousand_nodes_decides_soon_and_stays_sma
             "still written: {:?}",
             writes.lock().unwrap()
         );
-        tokio::time::sleep(QUIET - quiet().min(QUIET)).await;
+        tokio::time::sleep(QUIET.saturating_sub(quiet())).await;
     }
     let before = writes.lock().unwrap().clone();
     tokio::time::sleep(QUIET).await;
