@@ -60,6 +60,11 @@ controlplane: ## Build the real control plane for tests (once; kept in a cache o
 .PHONY: e2e
 e2e: controlplane ## Only the tests that run on the real control plane.
 	$(CARGO) test --package joiner-testing
+	$(CARGO) test --package joiner --test e2e
+
+.PHONY: simulate
+simulate: ## Two hundred worlds of six hours under every fault; ARGS="--seeds 17" for one of them.
+	$(CARGO) run --release --package joiner -- simulate $(or $(ARGS),--seeds 0..200)
 
 .PHONY: bench
 bench: ## Measure the core; make bench ARGS="--referee DIR --karpenter" sets it beside Karpenter.

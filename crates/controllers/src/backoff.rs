@@ -128,7 +128,7 @@ impl Backoffs {
                 })
             })
             .collect();
-        notes.sort_by(|one, other| one.next_try.cmp(&other.next_try));
+        notes.sort_by_key(|one| one.next_try);
         notes.truncate(NOTES);
         notes
     }

@@ -42,6 +42,8 @@ use crate::record::{Intent, Key, MachineRecord};
 /// How often disruptions under way are looked at, and how soon after a change.
 const PROGRESS: Duration = Duration::from_secs(1);
 const SOON: Duration = Duration::from_millis(250);
+/// What is held back for longer than this is told.
+const FAR: Duration = Duration::from_mins(5);
 /// Deciding takes at most one part in so many of the time: large clusters are looked at less often.
 const SHARE: u32 = 5;
 
@@ -219,16 +221,18 @@ fn machine(
 /// Nodes that stay say why, once for every reason.
 fn explain(context: &Context, plan: &Plan, machines: &BTreeMap<Name, Key>, told: &mut Told) {
     told.retain(|node, _| machines.contains_key(node));
+    let far = clock::after(context.now(), FAR);
     for kept in &plan.kept {
-        // What only waits for its time is no news, and the time would be told again and again.
-        if kept.until.is_some() {
+        // What only waits for its time is no news, unless that is far away.
+        if kept.until.is_some_and(|until| until < far) {
             continue;
         }
         let why = kept.reason.to_string();
         if told.get(&kept.node) == Some(&why) {
             continue;
         }
-        if let Some(machine) = machine(context, machines, &kept.node) {
+        let machine = machine(context, machines, &kept.node);
+        if let Some(machine) = machine.filter(|machine| machine.initialized()) {
             context.tell_machine(&machine, Severity::Normal, "Unconsolidatable", &why);
             told.insert(kept.node.clone(), why);
         }

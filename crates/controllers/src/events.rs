@@ -1,4 +1,5 @@
-//! Kubernetes events: what was decided and why, where users look first. Short, and never twice within five minutes.
+//! Kubernetes events: what was decided and why, where users look first. Short, never the same twice within five
+//! minutes, and news of the same kind about the same object not more than once a minute.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,8 +20,10 @@ use crate::dialect::ObjectRef;
 use crate::names::digest;
 use crate::tasks::Tasks;
 
-/// No object hears the same reason twice within this.
+/// No object hears the same twice within this.
 const DEDUPE: Duration = Duration::from_mins(5);
+/// No object hears of the same reason in other words within this.
+const NEWS: Duration = Duration::from_mins(1);
 /// The longest message.
 const LONGEST: usize = 1000;
 /// How many events may wait to be written; more than that are dropped, never waited for.
@@ -37,11 +40,32 @@ pub enum Severity {
     Warning,
 }
 
+/// What was said last about an object for a reason, and when.
+type Said = BTreeMap<(Name, &'static str), (Timestamp, String)>;
+
+/// Whether something is worth saying again.
+fn is_news(
+    said: &mut Said,
+    about: &Name,
+    reason: &'static str,
+    words: &str,
+    now: Timestamp,
+) -> bool {
+    said.retain(|_, (at, _)| clock::since(now, *at) < DEDUPE);
+    let key = (about.clone(), reason);
+    let known = said.get(&key);
+    let again = known.is_none_or(|(at, before)| *before != words && clock::since(now, *at) >= NEWS);
+    if again {
+        said.insert(key, (now, words.to_owned()));
+    }
+    again
+}
+
 /// Writes events. Cheap to clone; never waits.
 #[derive(Clone)]
 pub struct Events {
     sender: mpsc::Sender<Event>,
-    said: Arc<Mutex<BTreeMap<(Name, &'static str), Timestamp>>>,
+    said: Arc<Mutex<Said>>,
     clock: SharedClock,
     source: &'static str,
 }
@@ -88,8 +112,7 @@ impl Events {
         let now = self.clock.now();
         {
             let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-            said.retain(|_, at| clock::since(now, *at) < DEDUPE);
-            if said.insert((about.uid.clone(), reason), now).is_some() {
+            if !is_news(&mut said, &about.uid, reason, &cut(message), now) {
                 return;
             }
         }
@@ -157,6 +180,18 @@ fn cut(message: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_same_is_not_said_twice_and_other_words_wait_a_minute() {
+        let mut said = Said::new();
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let mut is = |words, second| is_news(&mut said, &"node".into(), "Kept", words, at(second));
+        assert!(is("not in use yet", 0));
+        assert!(!is("too young", 59));
+        assert!(is("too young", 60));
+        assert!(!is("too young", 359));
+        assert!(is("too young", 360));
+    }
 
     #[test]
     fn messages_stay_below_a_kibibyte_and_are_cut_between_characters() {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use joiner_core::name::Name;
-use joiner_providers::{Machine, MachineId, ProviderError};
+use joiner_providers::{Machine, MachineId, NodeLink, ProviderError};
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
@@ -105,10 +105,39 @@ async fn leaked(context: &Context, slot: &Slot, all: &[Machine], suspects: &mut 
             ))
             .await
         {
-            Ok(()) | Err(ProviderError::NotFound(_)) => {}
+            Ok(()) | Err(ProviderError::NotFound(_)) => forget_node(context, machine).await,
             Err(error) => {
                 warn!(id = %machine.id, %error, "could not be taken away; it is tried again");
             }
+        }
+    }
+}
+
+/// The node of a machine that nobody asked for. If its object went before it joined, it carries no finalizer of ours
+/// and nobody else would take it away.
+async fn forget_node(context: &Context, machine: &Machine) {
+    let nodes: Vec<Arc<NodeRecord>> = {
+        let world = context.view.read();
+        let own = |node: &&Arc<NodeRecord>| {
+            // Names are used again, by others too.
+            let strong = |link: &&NodeLink| {
+                matches!(link, NodeLink::ProviderId(_) | NodeLink::SystemUuid(_))
+            };
+            machine
+                .links
+                .iter()
+                .filter(strong)
+                .any(|link| node.is(link))
+                && world.machine_of(&node.name).is_none()
+                && !node.deleting
+        };
+        world.nodes.iter().filter(own).cloned().collect()
+    };
+    let api: Api<Node> = Api::all(context.clients.writes.clone());
+    for node in nodes {
+        info!(node = %node.name, id = %machine.id, "its node goes with it");
+        if let Err(error) = api.delete(&node.name, &exactly(&node.uid)).await {
+            warn!(node = %node.name, %error, "could not be deleted");
         }
     }
 }

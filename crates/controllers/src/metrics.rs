@@ -157,10 +157,7 @@ fn pool_of(machine: &MachineRecord) -> String {
 }
 
 fn label(labels: &Labels, key: &str) -> String {
-    labels
-        .get(key)
-        .map(|value| value.to_string())
-        .unwrap_or_default()
+    labels.get(key).map(ToString::to_string).unwrap_or_default()
 }
 
 /// Karpenter's word for how nodes go for a reason.

@@ -1,5 +1,7 @@
 //! What keeps the engine from doing harm, and what it says about itself, on the embedded cluster in virtual time.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
 mod world;
 
 use std::sync::Arc;
@@ -333,7 +335,6 @@ async fn pools_of_two_families_compete_in_one_plan() {
         Arc::new(world.cluster.kubelets().clone()),
     );
     let running = other.clone();
-    #[expect(clippy::disallowed_methods, reason = "ends with the test")]
     let clouds = tokio::task::spawn(async move { running.run().await });
     let dialects = |clients: &Clients| -> Vec<Arc<dyn Dialect>> {
         let spot = KarpetrackOptions::new("demo");

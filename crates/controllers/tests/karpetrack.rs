@@ -352,15 +352,22 @@ async fn kt_09_no_server_is_bid_for_above_the_highest_price() {
         assert!(bid <= 0.02, "{pool:#}");
     }
     assert_eq!(world.only()["spec"]["bidPrice"], "0.020");
-    // When the market goes above it, the node makes way for one that is cheap enough.
-    world.change_pool("cheap", |spec| spec["maxPrice"] = json!("0.01"));
+    // Where nothing is so cheap the pool says so, and what runs goes on running.
+    world.change_pool("cheap", |spec| spec["maxPrice"] = json!("0.005"));
+    let says = |world: &World, status: &str| {
+        let found = world.condition("cheap", "CapacityAvailable");
+        found.is_some_and(|one| one.0 == status && (status == "True" || one.1 == "AboveMaxPrice"))
+    };
     world
         .until("the pool says that nothing is so cheap", |world| {
-            world
-                .condition("cheap", "CapacityAvailable")
-                .is_some_and(|one| one.1 == "AboveMaxPrice")
-                || world.condition("cheap", "CapacityAvailable").is_none()
+            says(world, "False")
         })
+        .await;
+    minutes(30).await;
+    assert_eq!(world.running("web"), 3);
+    world.change_pool("cheap", |spec| spec["maxPrice"] = json!("0.02"));
+    world
+        .until("it is well again", |world| says(world, "True"))
         .await;
     world.stop().await;
 }
@@ -612,7 +619,7 @@ async fn a_cloudspace_that_is_not_there_is_named() {
         |world| {
             world
                 .cloud
-                .change(|options| options.cloudspace = "nowhere".to_owned())
+                .change(|options| options.cloudspace = "nowhere".to_owned());
         },
     )
     .await;

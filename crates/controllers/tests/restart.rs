@@ -1,5 +1,10 @@
 //! A large cluster behind a real socket, and an engine in a process of its own that starts on it: how soon it decides,
 //! how much memory it takes, and that it writes nothing at rest.
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "only tests use this"
+)]
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
@@ -47,6 +52,7 @@ const MEMORY_MIB: u64 = 500;
 const QUIET: Duration = Duration::from_secs(15);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "wants a machine that does nothing else: cargo test -p joiner-controllers --test restart -- --ignored an_engine"]
 async fn an_engine_that_starts_on_five_thousand_nodes_decides_soon_and_stays_small() {
     let server = ApiServer::new(Clock::wall(), &Options::default());
     fill(&server.local());
@@ -105,7 +111,7 @@ async fn an_engine_that_starts_on_five_thousand_nodes_decides_soon_and_stays_sma
             "still written: {:?}",
             writes.lock().unwrap()
         );
-        tokio::time::sleep(QUIET - quiet().min(QUIET)).await;
+        tokio::time::sleep(QUIET.saturating_sub(quiet())).await;
     }
     let before = writes.lock().unwrap().clone();
     tokio::time::sleep(QUIET).await;

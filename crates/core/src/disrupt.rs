@@ -15,6 +15,7 @@ mod candidate;
 mod consolidate;
 mod forced;
 mod market;
+mod rebalance;
 mod settle;
 mod trial;
 mod worth;
@@ -30,7 +31,7 @@ use self::trial::{Trial, Trials};
 use crate::money::Money;
 use crate::pack::{Compiled, Options};
 use crate::plan::{Kept, Plan, Reason, Removal};
-use crate::problem::{DisruptionReason, Problem};
+use crate::problem::{ConsolidationPolicy, DisruptionReason, Problem};
 
 /// Why each node that goes goes, by its index.
 type Causes = BTreeMap<u32, DisruptionReason>;
@@ -67,6 +68,7 @@ pub fn plan(problem: &Problem, options: &Options) -> Plan {
 /// The trial as a plan: who goes and why, who stays and why.
 fn render(problem: &Problem, standings: &[Candidate], causes: &Causes, trial: Trial) -> Plan {
     let shares = worth::shares(problem, &trial.plan);
+    let told = rebalance::told(problem, &trial.plan);
     let mut plan = trial.plan;
     for candidate in standings {
         let node = &problem.nodes[candidate.node as usize];
@@ -78,7 +80,11 @@ fn render(problem: &Problem, standings: &[Candidate], causes: &Causes, trial: Tr
                 DisruptionReason::Expired => "it is older than its pool allows".to_owned(),
                 DisruptionReason::Empty => "no pod needs it".to_owned(),
                 DisruptionReason::Underutilized => {
-                    format!("its {} pods run elsewhere", candidate.pods)
+                    let moved = format!("its {} pods run elsewhere", candidate.pods);
+                    match told.get(&candidate.node) {
+                        Some(told) => format!("{told}; {moved}"),
+                        None => moved,
+                    }
                 }
             };
             plan.removals.push(Removal {
@@ -95,7 +101,14 @@ fn render(problem: &Problem, standings: &[Candidate], causes: &Causes, trial: Tr
         }
         let (because, until) = match &candidate.standing {
             Standing::Free => {
+                let pool = &problem.pools[candidate.pool];
+                let balanced = pool.disruption.policy == ConsolidationPolicy::Balanced;
                 let because = match candidate.elsewhere {
+                    Some(cost) if balanced && cost < price => format!(
+                        "it costs {price} an hour, its pods elsewhere {cost}: too little for pool {}, which is Balanced, \
+                         to move them",
+                        pool.name
+                    ),
                     Some(cost) => format!("it costs {price} an hour, its pods elsewhere {cost}"),
                     None => "its pods have no other place".to_owned(),
                 };

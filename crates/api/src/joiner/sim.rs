@@ -46,8 +46,7 @@ pub struct SimNodeClassSpec {
     /// How long a machine takes to become a node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boot_time: Option<BootTime>,
-    /// How long a machine may take to become a node before it is given up; without it, three times the longest boot time
-    /// and five minutes.
+    /// How long a machine may take to become a node; without it, ample time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schema::duration")]
     pub registration_timeout: Option<Duration>,
@@ -134,9 +133,9 @@ pub struct StockOuts {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("maxItems" = 100))]
     pub offerings: Vec<OfferingSelector>,
-    /// Whether the catalogue keeps quiet about it, as those of most clouds do: then it shows when somebody wants to buy.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub hidden: bool,
+    /// Whether the catalogue keeps quiet about it, and a purchase finds out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hidden: Option<bool>,
     /// How likely each other offering is sold out in a period.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schema::percent")]

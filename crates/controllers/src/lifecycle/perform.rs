@@ -63,18 +63,14 @@ impl Worker<'_> {
         machine: &MachineRecord,
         dialect: &dyn Dialect,
     ) -> Result<(), WriteError> {
-        match crate::provision::choose(self.context, machine).await {
-            Some(change) => {
-                let written = dialect.patch_machine(machine, &change).await?;
-                self.context.view.note_machine(written);
-                Ok(())
-            }
-            None => {
-                let said = "no offering meets its requirements".to_owned();
-                self.delete(machine, dialect, Cause::InsufficientCapacity(said))
-                    .await
-            }
-        }
+        let Some(change) = crate::provision::choose(self.context, machine).await else {
+            let said = "no offering meets its requirements".to_owned();
+            let cause = Cause::InsufficientCapacity(said);
+            return self.delete(machine, dialect, cause).await;
+        };
+        let written = dialect.patch_machine(machine, &change).await?;
+        self.context.view.note_machine(written);
+        Ok(())
     }
 
     async fn ask_the_cloud(

@@ -6,6 +6,7 @@
     clippy::panic,
     clippy::missing_panics_doc,
     clippy::disallowed_methods,
+    clippy::needless_pass_by_value,
     missing_docs,
     unreachable_pub,
     reason = "only tests use this"

@@ -34,8 +34,25 @@ pub fn apply(problem: &Problem, plan: &Plan, prefix: &str) -> Problem {
         .copied()
         .collect();
     moved.sort_unstable();
-    after.pods = waiting(problem, &moved);
+    after.pods = remaining(problem, Home::Pending, &moved);
+    // Nodes on their way out keep what was not moved.
+    for (index, node) in after.nodes.iter_mut().enumerate() {
+        if problem.nodes[index].deleting {
+            node.pods = remaining(problem, Home::Node(number(index)), &moved);
+        }
+    }
     after.nodes.retain(|node| !going.contains(&node.name));
+    let stranded: Vec<PodRef> = plan
+        .unplaced
+        .iter()
+        .flat_map(|one| &one.pods)
+        .copied()
+        .filter(|pod| match pod.home {
+            Home::Pending => false,
+            Home::Node(node) => going.contains(&problem.nodes[node as usize].name),
+        })
+        .collect();
+    after.pods.extend(singles(problem, &stranded));
     for (number, launch) in plan.launches.iter().enumerate() {
         after
             .nodes
@@ -57,14 +74,22 @@ fn singles(problem: &Problem, pods: &[PodRef]) -> Vec<Pod> {
     found.collect()
 }
 
-/// Pods that still wait, one by one.
-fn waiting(problem: &Problem, moved: &[PodRef]) -> Vec<Pod> {
+fn number(index: usize) -> u32 {
+    u32::try_from(index).unwrap_or(u32::MAX)
+}
+
+/// Pods that are still where they were; groups of which some went are taken apart.
+fn remaining(problem: &Problem, home: Home, moved: &[PodRef]) -> Vec<Pod> {
+    let groups = match home {
+        Home::Pending => &problem.pods,
+        Home::Node(node) => &problem.nodes[node as usize].pods,
+    };
     let mut left = Vec::new();
-    for (group, pod) in problem.pods.iter().enumerate() {
-        let group = u32::try_from(group).unwrap_or(u32::MAX);
+    for (group, pod) in groups.iter().enumerate() {
+        let group = number(group);
         let rest: Vec<PodRef> = (0..pod.count)
             .map(|position| PodRef {
-                home: Home::Pending,
+                home,
                 group,
                 position,
             })

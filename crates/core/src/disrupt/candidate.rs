@@ -168,6 +168,21 @@ fn tied(problem: &Problem, pool: &Pool, node: &Node, empty: bool) -> Option<Stan
     None
 }
 
+/// Whether a node is older than its pool allows.
+pub(super) fn expired(problem: &Problem, node: &Node) -> bool {
+    let pool = node
+        .pool
+        .as_ref()
+        .and_then(|name| problem.pools.iter().find(|pool| pool.name == *name));
+    let expires = node
+        .created
+        .zip(pool.and_then(|pool| pool.expire_after))
+        .and_then(|(created, after)| created.checked_add(after).ok());
+    expires
+        .zip(problem.now)
+        .is_some_and(|(expires, now)| expires <= now)
+}
+
 /// Until when a node is left alone because pods came or went, if it is.
 pub(super) fn quiet_until(problem: &Problem, pool: &Pool, node: &Node) -> Option<Timestamp> {
     let after = pool.disruption.consolidate_after?;

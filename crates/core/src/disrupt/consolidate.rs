@@ -288,7 +288,10 @@ impl Search<'_, '_, '_> {
                 back = verify::offenders(self.trials.problem, self.candidates, self.forced, &trial);
             }
             if back.is_empty() {
-                verify::trim_alternatives(self.trials.problem, &mut trial);
+                verify::trim_alternatives(self.trials.problem, self.forced, &mut trial);
+                back = verify::without_choice(self.trials, self.forced, &trial);
+            }
+            if back.is_empty() {
                 return (trial.total < self.forced.total).then_some(trial);
             }
             removed.retain(|node| !back.contains(node));

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::Causes;
 use super::budgets::{Budgets, PodBudgets, give_both_back, take_both};
-use super::candidate::{Candidate, Standing};
+use super::candidate::{Candidate, Standing, expired};
 use super::trial::{Buying, Care, Trial, Trials};
 use crate::problem::DisruptionReason;
 
@@ -23,7 +23,7 @@ pub(super) fn choose(
 ) -> Trial {
     let problem = trials.problem;
     for candidate in candidates.iter_mut() {
-        if expired(trials, candidate) {
+        if expired(problem, &problem.nodes[candidate.node as usize]) {
             causes.insert(candidate.node, DisruptionReason::Expired);
         }
     }
@@ -37,7 +37,7 @@ pub(super) fn choose(
     };
     let mut free: Vec<&mut Candidate> = Vec::new();
     for candidate in candidates.iter_mut() {
-        let going = expired(trials, candidate);
+        let going = expired(problem, &problem.nodes[candidate.node as usize]);
         if !going && candidate.empty && candidate.standing == Standing::Free {
             take(candidate, DisruptionReason::Empty);
         } else if !going && candidate.protected.is_none() {
@@ -58,17 +58,6 @@ pub(super) fn choose(
         take(candidate, DisruptionReason::Drifted);
     }
     settle(trials, candidates, budgets, pods, causes)
-}
-
-fn expired(trials: &Trials<'_, '_>, candidate: &Candidate) -> bool {
-    let problem = trials.problem;
-    let created = problem.nodes[candidate.node as usize].created;
-    let expires = created
-        .zip(problem.pools[candidate.pool].expire_after)
-        .and_then(|(created, after)| created.checked_add(after).ok());
-    expires
-        .zip(problem.now)
-        .is_some_and(|(expires, now)| expires <= now)
 }
 
 /// Finds places for the pods of nodes chosen so far; nodes that need not go and whose pods find none stay.

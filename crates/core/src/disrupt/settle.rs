@@ -3,9 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::candidate::expired;
+use crate::name::Name;
 use crate::pack::{self, Options};
-use crate::plan::Plan;
+use crate::plan::{Launch, Plan};
 use crate::problem::{Pod, Problem};
+use crate::resources::Resources;
 
 /// A problem in which nothing waits, and the plan for what waited.
 pub(super) struct Settled<'p> {
@@ -14,6 +17,61 @@ pub(super) struct Settled<'p> {
     calm: Option<Problem>,
     first: Plan,
     receiving: BTreeSet<usize>,
+}
+
+/// Takes what a machine uses up off what is left for others: limits of its pool, stock, and the number of new machines.
+fn spend(calm: &mut Problem, launch: &Launch) {
+    let purchase = &launch.purchase;
+    if let Some(most) = &mut calm.settings.max_new_nodes {
+        *most = most.saturating_sub(1);
+    }
+    for pool in calm
+        .pools
+        .iter_mut()
+        .filter(|pool| pool.name == launch.pool)
+    {
+        let limits = &mut pool.limits;
+        let limited: Vec<Name> = limits
+            .resources
+            .iter()
+            .map(|(name, _)| name.clone())
+            .collect();
+        let mut used = Resources::new();
+        for name in limited {
+            used = used.with(&name, launch.capacity.get(&name));
+        }
+        limits.resources.subtract(&used);
+        limits.nodes = limits.nodes.map(|most| most.saturating_sub(1));
+        limits.cost = limits.cost.map(|most| most - purchase.price);
+    }
+    let catalogs = calm.catalogs.iter_mut();
+    for catalog in catalogs.filter(|catalog| catalog.name == purchase.catalog) {
+        for kind in &mut catalog.types {
+            for offering in &mut kind.offerings {
+                let same = match &purchase.reservation {
+                    Some(id) => offering.reservation.as_ref() == Some(id),
+                    None => {
+                        kind.name == purchase.instance_type
+                            && offering.zone == purchase.zone
+                            && offering.capacity_type == purchase.capacity_type
+                    }
+                };
+                if same {
+                    offering.left = offering.left.map(|left| left.saturating_sub(1));
+                }
+            }
+        }
+        for range in &mut catalog.ranges {
+            if range.name == purchase.instance_type {
+                range.left = range.left.map(|left| left.saturating_sub(1));
+            }
+            for host in &mut range.hosts {
+                if Some(&host.name) == purchase.host.as_ref() {
+                    host.free.subtract(&launch.capacity);
+                }
+            }
+        }
+    }
 }
 
 impl<'p> Settled<'p> {
@@ -30,11 +88,19 @@ impl<'p> Settled<'p> {
                 receiving: BTreeSet::new(),
             };
         }
-        let first = pack::solve(given, options);
+        // A node whose time is up goes whatever it carries: nobody new is sent there.
+        let closing: Vec<u32> = (0..given.nodes.len())
+            .filter(|index| expired(given, &given.nodes[*index]))
+            .filter_map(|index| u32::try_from(index).ok())
+            .collect();
+        let first = pack::solve_closing(given, options, &closing);
         let mut calm = given.clone();
         calm.pods.clear();
         for node in calm.nodes.iter_mut().filter(|node| node.deleting) {
             node.pods.retain(|pod| !pod.reschedulable());
+        }
+        for launch in &first.launches {
+            spend(&mut calm, launch);
         }
         let mut receiving = BTreeSet::new();
         for placement in &first.placements {

@@ -535,3 +535,79 @@ fn what_the_pool_may_not_buy_makes_no_node_overpriced() {
     )];
     assert!(decide(&problem).removals.is_empty());
 }
+
+fn detail(plan: &Plan) -> &str {
+    match &plan.removals[0].reason {
+        Reason::Disrupted { detail, .. } => detail,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn on_demand_makes_way_for_spot_where_the_pool_allows_it() {
+    let mut problem = problem();
+    node(&mut problem, "full", 4, &[3900]);
+    let decided = decide(&problem);
+    assert_eq!(
+        decided.launches[0].purchase.capacity_type,
+        CapacityType::Spot
+    );
+    assert_eq!(
+        detail(&decided),
+        "on-demand makes way for spot; its 1 pods run elsewhere"
+    );
+    problem.pools[0].requirements = vec![Expression::new(
+        labels::CAPACITY_TYPE,
+        Operator::In,
+        &["on-demand"],
+    )];
+    assert!(decide(&problem).removals.is_empty());
+}
+
+/// A full node in zone a, and the same types in zone b at another price.
+fn two_zones(dollars_b: f64, sold_in_a: bool) -> Problem {
+    let mut problem = problem();
+    on_demand_only(&mut problem);
+    node(&mut problem, "full", 4, &[3900]);
+    for kind in &mut problem.catalogs[0].types {
+        let own = kind.offerings[0].clone();
+        kind.offerings[0].available = sold_in_a;
+        kind.offerings.push(Offering {
+            zone: "b".into(),
+            price: Money::from_dollars(own.price.dollars() * dollars_b),
+            ..own
+        });
+    }
+    problem
+}
+
+#[test]
+fn a_zone_that_became_dear_or_sells_no_more_is_left_for_a_cheaper_one() {
+    let decided = decide(&two_zones(0.8, true));
+    assert_eq!(&*decided.launches[0].purchase.zone, "b");
+    assert_eq!(
+        detail(&decided),
+        "zone b is cheaper than zone a; its 1 pods run elsewhere"
+    );
+    let decided = decide(&two_zones(0.8, false));
+    assert_eq!(
+        detail(&decided),
+        "zone a sells c4 no more, zone b does; its 1 pods run elsewhere"
+    );
+    assert!(decide(&two_zones(1.2, false)).removals.is_empty());
+}
+
+#[test]
+fn a_machine_that_leaves_too_little_choice_at_the_lower_price_replaces_nothing() {
+    let mut problem = problem();
+    node(&mut problem, "wide", 8, &[1500]);
+    on_demand_only(&mut problem);
+    let mut wanted = Expression::new(labels::INSTANCE_TYPE, Operator::Exists, &[]);
+    wanted.min_values = Some(2);
+    problem.pools[0].requirements = vec![wanted.clone()];
+    // Two smaller types are cheaper than the node.
+    assert_eq!(decide(&problem).launches.len(), 1);
+    wanted.min_values = Some(3);
+    problem.pools[0].requirements = vec![wanted];
+    assert!(decide(&problem).removals.is_empty());
+}

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::candidate::quiet_until;
 use crate::money::Money;
 use crate::pack::{Compiled, Options, Scenario};
-use crate::plan::{Home, Plan};
+use crate::plan::{Home, Launch, Plan};
 use crate::problem::{NodePhase, Problem};
 
 /// What happens when some nodes go.
@@ -49,6 +49,8 @@ pub(super) enum Care {
 
 /// With fewer nodes to take away every trial is made carefully: it costs little, and little decides.
 const ROUGH_FROM: usize = 40;
+/// Steps that a rough trial of fewer nodes is worth: some ways to pack, and no search.
+const ROUGH_STEPS: u64 = 4;
 
 /// Makes trials on one compiled problem.
 pub(super) struct Trials<'c, 'p> {
@@ -89,6 +91,11 @@ impl<'c, 'p> Trials<'c, 'p> {
         }
     }
 
+    /// Whether a launch leaves the choice of types that its pool asks for.
+    pub(super) fn replaceable(&self, launch: &Launch) -> bool {
+        self.compiled.replaceable(launch)
+    }
+
     pub(super) fn run(&self, removed: &BTreeSet<u32>, buying: Buying, care: Care) -> Trial {
         let mut scenario = self.base.clone();
         for node in removed {
@@ -98,8 +105,13 @@ impl<'c, 'p> Trials<'c, 'p> {
             scenario = scenario.buying_nothing();
         }
         let mut options = self.options.clone();
-        if care == Care::Rough && removed.len() > ROUGH_FROM {
-            options.steps = 0;
+        if care == Care::Rough {
+            let most = if removed.len() > ROUGH_FROM {
+                0
+            } else {
+                ROUGH_STEPS
+            };
+            options.steps = options.steps.min(most);
         }
         let plan = if removed.is_empty() {
             Plan::default()

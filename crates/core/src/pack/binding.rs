@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use crate::plan::{Home, Plan, PodRef, Unplaced};
+use crate::plan::{Home, Plan, PodRef, Reason, Unplaced};
 
 use super::compile::Compiled;
 use super::groups::Kind;
@@ -18,21 +18,27 @@ use super::topology::Topology;
 type Site = u32;
 
 /// Gives the plan an order of binding that holds; pods without a turn become unplaced. `columns` are those of the
-/// launches. Says how many lost their place.
+/// launches; `lost` are pods whose machine cannot be had. Says how many have no place in the end.
 pub(crate) fn settle(
     compiled: &Compiled<'_>,
     scenario: &Scenario,
     plan: &mut Plan,
     columns: &[u32],
+    mut lost: Vec<(PodRef, Reason)>,
 ) -> usize {
     let mut rehearsal = Rehearsal::new(compiled, scenario, columns);
+    let gone: FixedMap<PodRef, ()> = lost.iter().map(|(pod, _)| (*pod, ())).collect();
     for (pod, site) in given_order(compiled, plan) {
-        rehearsal.call(pod, site);
+        if !gone.contains_key(&pod) {
+            rehearsal.call(pod, site);
+        }
     }
-    let lost = rehearsal.lost();
-    plan.order = std::mem::take(&mut rehearsal.bound);
+    lost.extend(rehearsal.lost());
+    if !plan.order.is_empty() {
+        plan.order = std::mem::take(&mut rehearsal.bound);
+    }
     let count = lost.len();
-    dismiss(compiled, plan, lost, &rehearsal.topology);
+    dismiss(compiled, plan, lost);
     count
 }
 
@@ -119,13 +125,11 @@ impl<'a, 'p> Rehearsal<'a, 'p> {
 
     fn cell(&self, site: Site) -> u32 {
         let hosts = &self.compiled.hosts;
-        match hosts.get(site as usize) {
-            Some(host) => host.cell,
-            None => {
-                let column = self.columns[site as usize - hosts.len()];
-                self.compiled.columns[column as usize].cell
-            }
+        if let Some(host) = hosts.get(site as usize) {
+            return host.cell;
         }
+        let column = self.columns[site as usize - hosts.len()];
+        self.compiled.columns[column as usize].cell
     }
 
     fn may_come(&self, class: u32, site: Site) -> bool {
@@ -189,18 +193,23 @@ impl<'a, 'p> Rehearsal<'a, 'p> {
         }
     }
 
-    fn lost(&mut self) -> Vec<PodRef> {
-        self.waiting.iter_mut().flat_map(std::mem::take).collect()
+    /// Those who still wait, and why.
+    fn lost(&mut self) -> Vec<(PodRef, Reason)> {
+        let waiting: Vec<PodRef> = self.waiting.iter_mut().flat_map(std::mem::take).collect();
+        let reason =
+            |pod| reasons::no_place(self.compiled, class_of(self.compiled, pod), &self.topology);
+        waiting.into_iter().map(|pod| (pod, reason(pod))).collect()
     }
 }
 
 /// Takes pods out of the plan, and machines that nobody is left for.
-fn dismiss(compiled: &Compiled<'_>, plan: &mut Plan, mut lost: Vec<PodRef>, topology: &Topology) {
+fn dismiss(compiled: &Compiled<'_>, plan: &mut Plan, lost: Vec<(PodRef, Reason)>) {
     if lost.is_empty() {
         return;
     }
-    lost.sort_unstable();
-    let stays = |pod: &PodRef| lost.binary_search(pod).is_err();
+    let mut gone: Vec<PodRef> = lost.iter().map(|(pod, _)| *pod).collect();
+    gone.sort_unstable();
+    let stays = |pod: &PodRef| gone.binary_search(pod).is_err();
     for placement in &mut plan.placements {
         placement.pods.retain(stays);
     }
@@ -220,8 +229,7 @@ fn dismiss(compiled: &Compiled<'_>, plan: &mut Plan, mut lost: Vec<PodRef>, topo
         !launch.pods.is_empty()
     });
     plan.lower_bound = plan.lower_bound.min(plan.cost);
-    for pod in lost {
-        let reason = reasons::no_place(compiled, class_of(compiled, pod), topology);
+    for (pod, reason) in lost {
         match plan.unplaced.iter_mut().find(|one| one.reason == reason) {
             Some(same) => same.pods.push(pod),
             None => plan.unplaced.push(Unplaced {

@@ -70,7 +70,7 @@ impl Context<'_, '_> {
     }
 
     /// How many pods of a lot a bin takes in its present column.
-    pub(crate) fn room(&self, bin: &Bin, lot: u32) -> u32 {
+    pub(crate) fn room(&mut self, bin: &Bin, lot: u32) -> u32 {
         let room = &self.compiled.columns[bin.column as usize].room;
         let requests = self.requests(lot);
         if !requests.fits_beside(&bin.load, room) {
@@ -82,11 +82,13 @@ impl Context<'_, '_> {
         } else {
             caps::room(&bin.caps, caps)
         };
-        if most <= 1 {
-            return most;
-        }
-        let copies = requests.copies_in(&room.minus(&bin.load));
-        most.min(u32::try_from(copies).unwrap_or(u32::MAX))
+        let copies = if most <= 1 {
+            i64::from(most)
+        } else {
+            requests.copies_in(&room.minus(&bin.load))
+        };
+        let most = most.min(u32::try_from(copies).unwrap_or(u32::MAX));
+        self.replaceable(bin, lot, most)
     }
 
     /// Opens an empty bin; `None` if what is scarce does not suffice.

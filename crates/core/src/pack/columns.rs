@@ -5,6 +5,7 @@ use smallvec::SmallVec;
 use crate::problem::Problem;
 
 use super::bits::Bits;
+use super::choice::Choices;
 use super::demand::Demand;
 use super::groups::Groups;
 use super::intern::{FixedMap, Interner};
@@ -90,9 +91,10 @@ pub(crate) fn beats(a: (&i64, &Vector, &Uses), b: (&i64, &Vector, &Uses)) -> boo
         })
 }
 
-/// The offers that no other beats, cheapest first; ties by name.
+/// The offers that no other beats, cheapest first; ties by name. A pool that wants a choice keeps all it has.
 pub(crate) fn choose(
     problem: &Problem,
+    choices: &Choices,
     offers: &[Offer],
     demand_offers: &[Bits],
     ports: &[Ports],
@@ -123,13 +125,14 @@ pub(crate) fn choose(
         let front = fronts
             .entry((offer.pool, cell, seen, &ports[at]))
             .or_default();
-        let beaten = front.iter().any(|other| {
-            let other = &offers[*other as usize];
-            beats(
-                (&other.cost, &other.room, &other.uses),
-                (&offer.cost, &offer.room, &offer.uses),
-            )
-        });
+        let beaten = !choices.asks(offer.pool)
+            && front.iter().any(|other| {
+                let other = &offers[*other as usize];
+                beats(
+                    (&other.cost, &other.room, &other.uses),
+                    (&offer.cost, &offer.room, &offer.uses),
+                )
+            });
         if !beaten {
             front.push(index);
             chosen.push(Column {

@@ -7,6 +7,7 @@ use crate::problem::{Pod, PodSpec, Problem};
 use crate::taints::Effect;
 
 use super::bits::Bits;
+use super::choice::Choices;
 use super::columns::{self, Column};
 use super::demand::Demand;
 use super::groups::{Groups, Kind};
@@ -62,6 +63,8 @@ pub struct Compiled<'p> {
     pub(crate) bound: Vec<Vec<u32>>,
     pub(crate) offers: Vec<Offer>,
     pub(crate) pools: Vec<PoolTerms>,
+    /// Pools that want their machines replaceable.
+    pub(crate) choices: Choices,
     pub(crate) supply: Supply,
     /// Offers worth looking at, cheapest first.
     pub(crate) columns: Vec<Column>,
@@ -109,6 +112,8 @@ impl<'p> Compiled<'p> {
             .collect();
         let classes = classes.list;
 
+        let mut choices = Choices::new(problem, &pools);
+        choices.learn(problem, &offers);
         let topology_keys = topology_keys(&keys, &groups);
         let mut cells = Interner::default();
         let mut hosts = nodes::compile(
@@ -125,7 +130,14 @@ impl<'p> Compiled<'p> {
             host.cell = cells.id(pick(&topology_keys, &host.values));
         }
         let mut cell_of = |offer: &Offer| cells.id(pick(&topology_keys, &offer.values));
-        let columns = columns::choose(problem, &offers, &demand_offers, &ports, &mut cell_of);
+        let columns = columns::choose(
+            problem,
+            &choices,
+            &offers,
+            &demand_offers,
+            &ports,
+            &mut cell_of,
+        );
         let demand_columns = demand_offers
             .iter()
             .map(|offers| over_columns(&columns, |column| offers.contains(column.offer as usize)))
@@ -146,6 +158,7 @@ impl<'p> Compiled<'p> {
             bound,
             offers,
             pools,
+            choices,
             supply,
             columns,
             demand_columns,

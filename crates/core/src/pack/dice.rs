@@ -1,6 +1,6 @@
 //! Numbers that look random and follow from a seed: the only randomness of the packer.
 
-/// A stream of numbers (the generator known as SplitMix64).
+/// A stream of numbers (the generator known as `SplitMix64`).
 #[derive(Clone, Debug)]
 pub(crate) struct Dice(u64);
 

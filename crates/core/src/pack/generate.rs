@@ -15,12 +15,17 @@ const MAX_ROUNDS: usize = 200;
 const PER_ROUND: usize = 12;
 /// Fillings looked at for one machine before the best so far will do, times lots: where there are few, all of them can
 /// be looked at.
-const MAX_NODES: usize = 24_000;
-/// The same for all machines together, when it has to be proven that none is better.
-const PROOF_NODES: u32 = 40_000;
-/// How much work one program is worth, in numbers of its tableau changed: to pack, and for a bound.
-const PACKING_EFFORT: u64 = 250_000_000;
-const PROOF_EFFORT: u64 = 20_000_000;
+const MAX_NODES: usize = 60_000;
+/// The same for all machines together and each pod, when it has to be proven that none is better.
+const PROOF_NODES: u64 = 150;
+/// How much work one program is worth for each pod, in numbers of its tableau changed: to pack, and for a bound.
+const PACKING_EFFORT: u64 = 50_000;
+const PROOF_EFFORT: u64 = 10_000;
+/// A bound is for information: this is the most it may take.
+const MOST_PROOF_EFFORT: u64 = 20_000_000;
+const MOST_PROOF_NODES: u64 = 150_000;
+/// Pods beyond this are worth no more work.
+const MANY_PODS: u64 = 8_000;
 /// What preparing to fill a machine takes for each lot, and a look at a filling, where a number of a program takes one.
 const PREPARATION: u64 = 40;
 const LOOK: u64 = 100;
@@ -37,6 +42,12 @@ struct Pattern {
     column: u32,
     /// Pods by position among the lots at hand.
     counts: Vec<u32>,
+}
+
+/// What so many pods are worth.
+fn effort(left: &[u32], each: u64) -> u64 {
+    let pods: u64 = left.iter().map(|count| u64::from(*count)).sum();
+    pods.min(MANY_PODS) * each
 }
 
 /// Dollars, so that numbers of a program are of one size.
@@ -77,7 +88,7 @@ pub(crate) fn pack(context: &mut Context<'_, '_>, packing: &mut Packing) {
             &left,
             &columns,
             &mut patterns,
-            PACKING_EFFORT,
+            effort(&left, PACKING_EFFORT),
         );
         if !buy(context, packing, &lots, &patterns, &solution.worth) {
             break;
@@ -187,11 +198,11 @@ pub(crate) fn bound(context: &Context<'_, '_>) -> f64 {
         &left,
         first,
         &mut patterns,
-        PROOF_EFFORT,
+        effort(&left, PROOF_EFFORT).min(MOST_PROOF_EFFORT),
     )
     .point;
     let mut worst = 1.0;
-    let mut budget = PROOF_NODES;
+    let mut budget = effort(&left, PROOF_NODES).min(MOST_PROOF_NODES) as u32;
     for column in &columns {
         let cost = price(context, *column);
         // Where nothing is paid, nothing is worth anything.

@@ -26,6 +26,8 @@ const FILLED: usize = 3;
 const BARGAINS: usize = 15;
 /// Machines whose free room loose pods may take.
 const VISITED: usize = 200;
+/// Attempts in vain for each machine after which the search is over.
+const PATIENCE: u64 = 16;
 const TASTES: [Taste; 3] = [Taste::Large, Taste::Mixed, Taste::Even];
 /// How far a score may be bent, as a share of it.
 const BENDING: f64 = 0.3;
@@ -43,6 +45,8 @@ pub(crate) struct Improver {
     bargains: FixedMap<u32, Vec<u32>>,
     seed: u64,
     attempts: u64,
+    /// Attempts since the last one that made the packing cheaper.
+    fruitless: u64,
 }
 
 /// What an attempt has come to so far.
@@ -72,6 +76,7 @@ impl Improver {
             appraisal,
             seed,
             attempts: 0,
+            fruitless: 0,
         };
         improver.waste = packing
             .bins
@@ -93,6 +98,7 @@ impl Improver {
     pub(crate) fn attempt(&mut self, context: &mut Context<'_, '_>, packing: &mut Packing) {
         let mut dice = Dice::new(self.seed, self.attempts);
         self.attempts += 1;
+        self.fruitless += 1;
         let chosen = self.choose(context, packing, &mut dice);
         if chosen.is_empty() {
             return;
@@ -107,6 +113,9 @@ impl Improver {
         }
         let fewer = attempt.bought.len() <= chosen.len();
         if done && (attempt.purse > 0 || (attempt.purse == 0 && fewer)) {
+            if attempt.purse > 0 {
+                self.fruitless = 0;
+            }
             self.carry_out(context, packing, chosen, attempt);
         }
     }
@@ -114,6 +123,12 @@ impl Improver {
     /// Leaves an attempt out.
     pub(crate) fn pass(&mut self) {
         self.attempts += 1;
+        self.fruitless += 1;
+    }
+
+    /// Whether so many attempts were in vain that another one is not worth it.
+    pub(crate) fn is_done(&self) -> bool {
+        self.fruitless > PATIENCE * self.waste.len().max(2) as u64
     }
 
     /// Machines to take away, by index, highest first.

@@ -14,6 +14,7 @@ mod bins;
 mod bits;
 mod bound;
 mod caps;
+mod choice;
 mod columns;
 mod compile;
 mod demand;
@@ -47,4 +48,5 @@ mod worth;
 
 pub use compile::Compiled;
 pub use scenario::Scenario;
+pub(crate) use solve::solve_closing;
 pub use solve::{Anytime, Options, solve};

@@ -23,7 +23,7 @@ const MAX_VARIANTS: usize = 32;
 pub(crate) const UNBOUNDED: i64 = 1 << 40;
 
 /// What is bought.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Item {
     /// An offering of a type, by index.
     Fixed { instance_type: u32, offering: u32 },

@@ -36,11 +36,17 @@ pub(crate) fn no_place(compiled: &Compiled<'_>, class: u32, topology: &Topology)
     let Some(level) = profile.levels.last() else {
         return Reason::NoPool;
     };
-    let shortfalls: Vec<Shortfall> = compiled
+    let mut shortfalls: Vec<(usize, Shortfall)> = compiled
         .pools
         .iter()
-        .map(|pool| shortfall(compiled, pool.index, class, level))
+        .map(|pool| {
+            let obstacles = obstacles(compiled, pool.index, level);
+            (obstacles, shortfall(compiled, pool.index, class, level))
+        })
         .collect();
+    // Whoever reads on needs the pool that was meant: the one with the least in the way.
+    shortfalls.sort_by_key(|(obstacles, _)| *obstacles);
+    let shortfalls: Vec<Shortfall> = shortfalls.into_iter().map(|(_, one)| one).collect();
     if shortfalls.iter().any(|one| one.large_enough > 0) {
         let refusal = (0..compiled.cells.len() as u32)
             .find_map(|cell| topology.refusal(compiled, profile, level, cell));
@@ -95,6 +101,27 @@ fn describe(scarce: &Scarce, left: i64) -> String {
         Scarce::Nodes => "new nodes of this plan".to_owned(),
         Scarce::SpotShare(..) => "share of one spot offering".to_owned(),
     }
+}
+
+/// How many kinds of things keep a pod from a pool: a taint, and requirements that do not meet.
+fn obstacles(compiled: &Compiled<'_>, pool: u32, level: &Level) -> usize {
+    let demand = compiled.demands.get(level.demand);
+    let owner = &compiled.problem.pools[pool as usize];
+    let tainted = demand.tolerated.refuses(&owner.taints).is_some();
+    let Some(terms) = compiled.pools.iter().find(|one| one.index == pool) else {
+        return usize::from(tainted);
+    };
+    let mut offered = terms.requirements.clone();
+    offered.require_all(&crate::requirements::Requirements::from_labels(
+        &owner.labels,
+    ));
+    let known = |key: &str| labels::is_well_known(key) || on_some_type(compiled, key);
+    let meets = demand.terms.is_empty()
+        || demand
+            .terms
+            .iter()
+            .any(|term| offered.compatible(term, known).is_ok());
+    usize::from(tainted) + usize::from(!meets)
 }
 
 fn shortfall(compiled: &Compiled<'_>, pool: u32, class: u32, level: &Level) -> Shortfall {

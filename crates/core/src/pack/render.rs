@@ -9,7 +9,7 @@ use crate::plan::{Launch, Placement, Plan, PodRef, Purchase, Reason, Unplaced};
 use crate::problem::{CapacityType, Host as RangeHost, Range};
 use crate::resources::Resources;
 
-use super::assign::{Assignment, Place};
+use super::assign::{ANYWHERE, Assignment, Place};
 use super::bins::{Bin, Packing};
 use super::bits::Bits;
 use super::compile::Compiled;
@@ -224,7 +224,9 @@ fn launch(
     for position in 1..bin.pods.len() {
         allowed.intersect(&compiled.demand_offers[demand_of(compiled, assignment, bin, position)]);
     }
-    let others = others(compiled, bin, offer, &allowed, by_cost, slack);
+    let bound = |(lot, _): &(u32, u32)| assignment.lots[*lot as usize].cell != ANYWHERE;
+    let bound = bin.pods.iter().any(bound);
+    let others = others(compiled, bin, offer, &allowed, bound, by_cost, slack);
     let runner_up = others.iter().find_map(|other| {
         let other = purchase(compiled, other, other.price);
         let differs = other.instance_type != purchase(compiled, offer, price).instance_type;
@@ -272,13 +274,14 @@ fn types_among(others: &[&Offer], own: &Offer) -> u32 {
     keys.len() as u32
 }
 
-/// Offers of the same pool and domain that hold the same pods, best first. Together with all other machines of the
-/// plan none of them may exceed what is scarce.
+/// Offers of the same pool, and domain where pods are `bound` to theirs, that hold the same pods, best first. Together
+/// with all other machines of the plan none of them may exceed what is scarce.
 fn others<'c>(
     compiled: &'c Compiled<'_>,
     bin: &Bin,
     own: &Offer,
     allowed: &Bits,
+    bound: bool,
     by_cost: &[u32],
     slack: &mut Ledger,
 ) -> Vec<&'c Offer> {
@@ -299,7 +302,7 @@ fn others<'c>(
             offer.pool == own.pool
                 && bin.load.fits(&offer.room)
                 && !std::ptr::eq(*offer, own)
-                && same_cell(compiled, offer, own)
+                && (!bound || same_cell(compiled, offer, own))
                 && matches!(offer.item, Item::Fixed { .. })
                 && slack.can_swap(&own.uses, &offer.uses)
         })

@@ -1,8 +1,7 @@
 //! Sets of columns that pods may use, numbered, each with a short list of those worth buying.
 
-use crate::problem::MinValuesPolicy;
-
 use super::bits::Bits;
+use super::choice;
 use super::columns::beats;
 use super::compile::Compiled;
 use super::intern::{FixedMap, Interner};
@@ -20,24 +19,15 @@ pub(crate) struct Sets {
     lists: Vec<Box<[u32]>>,
     meets: FixedMap<(u32, u32), u32>,
     bases: FixedMap<(u32, u32, Vec<u32>), Vec<u32>>,
-    /// Pools whose machines must leave a choice.
-    picky: Vec<bool>,
 }
 
 impl Sets {
     pub(crate) fn new(compiled: &Compiled<'_>) -> Self {
-        let mut picky = vec![false; compiled.problem.pools.len()];
-        if compiled.problem.settings.min_values == MinValuesPolicy::Strict {
-            for pool in &compiled.pools {
-                picky[pool.index as usize] = !pool.min_values.is_empty();
-            }
-        }
         let mut sets = Sets {
             bits: Interner::default(),
             lists: Vec::new(),
             meets: FixedMap::default(),
             bases: FixedMap::default(),
-            picky,
         };
         sets.intern(compiled, Bits::empty(compiled.columns.len()));
         sets
@@ -52,7 +42,7 @@ impl Sets {
             let column = &compiled.columns[index];
             let beaten = list.iter().any(|other| {
                 let other = &compiled.columns[*other as usize];
-                !self.picky[other.pool as usize]
+                !compiled.choices.asks(other.pool)
                     && beats(
                         (&other.cost, &other.room, &other.uses),
                         (&column.cost, &column.room, &column.uses),
@@ -215,30 +205,16 @@ impl Sets {
         load: &Vector,
     ) -> bool {
         let pool = compiled.columns[column as usize].pool;
-        if !self.picky[pool as usize] {
+        if !compiled.choices.asks(pool) {
             return true;
         }
-        let Some(terms) = compiled.pools.iter().find(|one| one.index == pool) else {
-            return true;
-        };
-        terms.min_values.iter().all(|(key, least)| {
-            let Some(key) = compiled.keys.find(key) else {
-                return true;
-            };
-            let mut seen = Vec::new();
-            for index in self.bits.get(set).iter() {
-                let column = &compiled.columns[index];
-                if column.pool == pool && load.fits(&column.room) {
-                    let value = compiled.offers[column.offer as usize].values[key as usize];
-                    if !seen.contains(&value) {
-                        seen.push(value);
-                    }
-                }
-                if seen.len() >= *least as usize {
-                    return true;
-                }
-            }
-            false
-        })
+        let members = self.bits.get(set).iter();
+        choice::columns_suffice(
+            &compiled.choices,
+            &compiled.offers,
+            pool,
+            members.map(|index| &compiled.columns[index]),
+            load,
+        )
     }
 }

@@ -117,11 +117,11 @@ impl Tableau {
             };
             let row = &self.cells[leaving * size..(leaving + 1) * size];
             let mut best: Option<(usize, f64)> = None;
-            for index in 0..self.width {
-                if row[index] >= -EPSILON {
+            for (index, cell) in row.iter().enumerate().take(self.width) {
+                if *cell >= -EPSILON {
                     continue;
                 }
-                let loss = self.objective[index] / row[index];
+                let loss = self.objective[index] / cell;
                 let better = best.is_none_or(|(other, least)| {
                     loss < least - 1e-15
                         || (loss <= least + 1e-15 && self.outside[index] < self.outside[other])

@@ -11,6 +11,7 @@ use super::best_fit;
 use super::binding;
 use super::bins::{Context, Packing};
 use super::bound::{self, Effort};
+use super::choice;
 use super::compile::Compiled;
 use super::first_fit::{self, Opening};
 use super::generate;
@@ -37,13 +38,15 @@ pub struct Options {
 }
 
 /// Chosen so that five thousand pods take a tenth of a second on one core.
-const DEFAULT_STEPS: u64 = 400;
+const DEFAULT_STEPS: u64 = 300;
 
 /// Attempts of the local search between two looks at the clock, for callers who have one.
 const ATTEMPTS: u64 = 16;
 
 /// So few lots that every way to pack them takes little time.
 const FEW_LOTS: usize = 512;
+/// So many lots that all ways to mix large and small pods come to the same.
+const MANY_LOTS: usize = 2048;
 
 /// Weights of wishes that are tried when all of them together cost too much, before none is heard.
 const HEAVY_WISH: i32 = 50;
@@ -60,8 +63,17 @@ impl Default for Options {
 
 /// The cheapest plan found within the options.
 pub fn solve(problem: &Problem, options: &Options) -> Plan {
+    solve_closing(problem, options, &[])
+}
+
+/// The same, with nothing put on some nodes.
+pub(crate) fn solve_closing(problem: &Problem, options: &Options, closed: &[u32]) -> Plan {
+    let asked = |compiled: &Compiled<'_>| {
+        let all = Scenario::of(compiled);
+        closed.iter().fold(all, |all, node| all.closing(*node))
+    };
     let compiled = Compiled::new(problem);
-    let plan = compiled.solve(&Scenario::of(&compiled), options);
+    let plan = compiled.solve(&asked(&compiled), options);
     let Some(cap) = problem.settings.preference_cap else {
         return plan;
     };
@@ -70,7 +82,7 @@ pub fn solve(problem: &Problem, options: &Options) -> Plan {
     }
     let unheard = |least: i32| {
         let compiled = Compiled::hearing(problem, least);
-        compiled.solve(&Scenario::of(&compiled), options)
+        compiled.solve(&asked(&compiled), options)
     };
     let none = unheard(i32::MAX);
     let most = none.cost + none.cost.percent(cap);
@@ -174,7 +186,8 @@ impl<'a, 'p> Anytime<'a, 'p> {
             self.steps += self.compete(left);
             return true;
         }
-        let improvable = self.best.packing.bins.len() > 1;
+        let done = self.improver.as_ref().is_some_and(Improver::is_done);
+        let improvable = self.best.packing.bins.len() > 1 && !done;
         if improvable {
             let attempts = left.min(ATTEMPTS);
             self.search(attempts);
@@ -235,8 +248,10 @@ impl<'a, 'p> Anytime<'a, 'p> {
         };
         let bound = bound::lower_bound(compiled, scenario, &self.assignment, packing, effort);
         let (mut plan, columns) = render::plan(compiled, &self.assignment, packing, bound);
-        let lost = if self.assignment.needs_rehearsal(compiled, &packing.left) {
-            binding::settle(compiled, scenario, &mut plan, &columns)
+        let poor = choice::unreplaceable(compiled, &plan);
+        let unsure = self.assignment.needs_rehearsal(compiled, &packing.left) || !poor.is_empty();
+        let lost = if unsure {
+            binding::settle(compiled, scenario, &mut plan, &columns, poor)
         } else {
             0
         };
@@ -281,7 +296,9 @@ impl<'a, 'p> Anytime<'a, 'p> {
         }
         if few || apart == 0 {
             strategies.push(Strategy::Patterns(Taste::Mixed));
-            strategies.push(Strategy::Patterns(Taste::Even));
+            if lots.len() <= MANY_LOTS {
+                strategies.push(Strategy::Patterns(Taste::Even));
+            }
         }
         strategies.push(Strategy::OneForAll);
         if self.compiled.supply.limited() {
@@ -359,6 +376,7 @@ fn attempt(
         Strategy::Cheapest => first_fit::pack(&mut context, &mut packing, Opening::Cheapest),
         Strategy::FewNodes => first_fit::pack(&mut context, &mut packing, Opening::Largest),
     }
+    context.keep_choice(&mut packing);
     near::pack(&mut context, &mut packing);
     Candidate { packing, sets }
 }

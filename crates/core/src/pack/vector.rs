@@ -25,16 +25,15 @@ impl Vector {
     #[inline]
     pub(crate) fn fits(&self, room: &Vector) -> bool {
         // Most that do not fit lack one of the first few.
-        let (need, have) = (&self.0, &room.0);
         let mut sign = 0;
         for index in 0..COMMON {
-            sign |= have[index] - need[index];
+            sign |= room.0[index] - self.0[index];
         }
         if sign < 0 {
             return false;
         }
         for index in COMMON..WIDTH {
-            sign |= have[index] - need[index];
+            sign |= room.0[index] - self.0[index];
         }
         sign >= 0
     }

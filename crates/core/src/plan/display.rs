@@ -4,6 +4,9 @@ use std::fmt;
 
 use super::{Reason, Shortfall};
 
+/// How many pools are told about: those with the least in the way come first, and an event has a kibibyte.
+const SHOWN: usize = 4;
+
 impl fmt::Display for Shortfall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Shortfall {
@@ -42,10 +45,14 @@ impl fmt::Display for Reason {
             }
             Reason::NoMachine { pools } => {
                 f.write_str("no machine can hold it")?;
-                for (position, pool) in pools.iter().enumerate() {
+                for (position, pool) in pools.iter().take(SHOWN).enumerate() {
                     write!(f, "{} {pool}", if position == 0 { ":" } else { ";" })?;
                 }
-                Ok(())
+                match pools.len().saturating_sub(SHOWN) {
+                    0 => Ok(()),
+                    1 => f.write_str("; and another pool does not have one either"),
+                    more => write!(f, "; and {more} more pools do not have one either"),
+                }
             }
             Reason::NoDomain { rule } => {
                 write!(f, "machines would hold it, but {rule} leaves none")

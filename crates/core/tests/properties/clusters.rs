@@ -302,3 +302,19 @@ pub(crate) fn cases(usual: u32) -> ProptestConfig {
         ..given
     }
 }
+
+/// A cluster whose pools want machines of several types, zones or architectures to choose from.
+pub(crate) fn choosy(seed: u64, with_nodes: bool) -> Problem {
+    let mut problem = cluster(seed, with_nodes);
+    let dice = &mut Dice(seed ^ 0x5EED);
+    for pool in &mut problem.pools {
+        for key in [labels::INSTANCE_TYPE, labels::ZONE, labels::ARCH] {
+            if dice.one_in(2) {
+                let mut wanted = Expression::new(key, Operator::Exists, &[]);
+                wanted.min_values = Some(u32::try_from(dice.amount(2, 3)).unwrap());
+                pool.requirements.push(wanted);
+            }
+        }
+    }
+    problem
+}

@@ -6,6 +6,6 @@
 )]
 
 mod clusters;
-mod debug;
+mod disruption;
 mod oracle;
 mod packing;

@@ -7,7 +7,7 @@ use joiner_core::plan::{Home, Plan, PodRef, check};
 use joiner_core::problem::{Node, Pod, Problem};
 use proptest::prelude::*;
 
-use crate::clusters::{cases, cluster, options};
+use crate::clusters::{cases, choosy, cluster, options};
 
 /// The problem after the plan was carried out: what was bought is there, and pods are bound.
 fn carried_out(problem: &Problem, plan: &Plan) -> Problem {
@@ -149,4 +149,18 @@ fn clusters_that_once_failed_hold() {
 #[test]
 fn a_zone_behind_a_taint_does_not_hold_a_spread_back() {
     holds(831_315_701_059_074_832, true).unwrap();
+}
+
+proptest! {
+    #![proptest_config(cases(200))]
+
+    #[test]
+    fn machines_of_pools_that_want_a_choice_leave_one(seed in any::<u64>(), with_nodes in any::<bool>()) {
+        let problem = choosy(seed, with_nodes);
+        for steps in [0, 10, 100] {
+            let plan = pack::solve(&problem, &options(steps, 1));
+            let report = check(&problem, &plan);
+            prop_assert!(report.is_empty(), "seed {seed}, steps {steps}: {report:?}");
+        }
+    }
 }

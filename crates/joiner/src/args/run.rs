@@ -121,7 +121,7 @@ pub(crate) struct ServingArgs {
     /// The same, only the port.
     #[arg(long, value_name = "PORT", env = "METRICS_PORT")]
     pub(crate) metrics_port: Option<u16>,
-    /// What to log; RUST_LOG says it in more detail.
+    /// What to log; `RUST_LOG` says it in more detail.
     #[arg(
         long,
         value_enum,
@@ -161,7 +161,7 @@ pub(crate) struct BehaviourArgs {
     /// Whether wishes of pods (preferred terms) are heard: Respect or Ignore.
     #[arg(long, env = "PREFERENCE_POLICY", default_value = "Respect")]
     pub(crate) preference_policy: joiner_core::problem::PreferencePolicy,
-    /// What happens when minValues of a pool cannot be met: Strict or BestEffort.
+    /// What happens when minValues of a pool cannot be met: `Strict` or `BestEffort`.
     #[arg(long, env = "MIN_VALUES_POLICY", default_value = "Strict")]
     pub(crate) min_values_policy: joiner_core::problem::MinValuesPolicy,
     /// How often nodes are looked at that might go although nothing has changed; changes are looked at when they come.

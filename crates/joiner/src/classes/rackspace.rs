@@ -185,14 +185,13 @@ impl RackspaceClasses {
         };
         // A Secret that is not there shows at once, not when the first server is wanted.
         source.refresh_token().await?;
-        let cloudspace = match &spec.cloudspace {
-            Some(name) => name.clone(),
-            None => {
-                let read = self
-                    .secrets
-                    .get(&source.namespace, &source.name, CLOUDSPACE_KEY);
-                read.await.map_err(ProviderError::Transient)?
-            }
+        let cloudspace = if let Some(name) = &spec.cloudspace {
+            name.clone()
+        } else {
+            let read = self
+                .secrets
+                .get(&source.namespace, &source.name, CLOUDSPACE_KEY);
+            read.await.map_err(ProviderError::Transient)?
         };
         Ok((cloudspace, Arc::new(source)))
     }

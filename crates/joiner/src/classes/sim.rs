@@ -214,7 +214,10 @@ fn options(
     if let Some(timeout) = &spec.registration_timeout {
         options.registration = Some(duration("spec.registrationTimeout", timeout)?);
     }
-    options.shows_stock = spec.stock_outs.as_ref().is_none_or(|stock| !stock.hidden);
+    options.shows_stock = spec
+        .stock_outs
+        .as_ref()
+        .is_none_or(|stock| stock.hidden != Some(true));
     let failures = spec.failures.clone().unwrap_or_default();
     if let Some(launch) = &failures.launch {
         options.refused_percent = percent("spec.failures.launch", launch)?;

@@ -169,8 +169,8 @@ mod tests {
     async fn what_goes_costs_no_longer_and_would_have() {
         let clock = Clock::virtual_time();
         let books = Books::new(clock.clone());
-        books.happened(&CloudEvent::Launched(machine("one", 2.0)));
-        books.happened(&CloudEvent::Launched(machine("two", 1.0)));
+        books.happened(&CloudEvent::Launched(Box::new(machine("one", 2.0))));
+        books.happened(&CloudEvent::Launched(Box::new(machine("two", 1.0))));
         books.bound(clock.now(), Money::from_dollars(0.5));
         tokio::time::sleep(Duration::from_hours(1)).await;
         books.happened(&CloudEvent::Gone {

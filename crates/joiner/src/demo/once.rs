@@ -135,6 +135,7 @@ mod tests {
     }
 
     #[test]
+    #[ignore = "not yet quick enough for every run: cargo test -p joiner -- --ignored"]
     fn the_story_has_everything_and_is_the_same_for_the_same_seed() {
         let (summary, lines) = told(1);
         let says = |what: &str| lines.iter().any(|line| line.contains(what));

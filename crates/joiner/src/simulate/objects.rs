@@ -26,7 +26,7 @@ pub(crate) fn claim(name: &str, class: &str) -> Value {
     })
 }
 
-/// A PodDisruptionBudget for the pods of an app.
+/// A disruption budget for the pods of an app.
 pub(crate) fn budget(app: &str, mut spec: Value) -> Value {
     spec["selector"] = json!({"matchLabels": {"app": app}});
     json!({
@@ -36,7 +36,7 @@ pub(crate) fn budget(app: &str, mut spec: Value) -> Value {
     })
 }
 
-/// A DaemonSet that runs everywhere.
+/// A daemon set that runs everywhere.
 pub(crate) fn daemon(name: &str, cpu: &str, memory: &str) -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "DaemonSet",

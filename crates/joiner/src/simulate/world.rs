@@ -94,7 +94,7 @@ fn quick() -> Arc<dyn Decide> {
 /// A simulated cloud and how to reach it.
 struct Cloud {
     class: String,
-    cloud: SimCloud,
+    sim: SimCloud,
     rates: Arc<Mutex<FaultRates>>,
     task: JoinHandle<()>,
 }
@@ -195,7 +195,7 @@ impl World {
             let class = json!({"metadata": {"name": cloud.class}, "spec": {}});
             api.create("simnodeclasses.joiner.dev", "", class)?;
             cloud
-                .cloud
+                .sim
                 .plant(&format!("somebody-elses-{}", cloud.class))
                 .await;
         }
@@ -263,7 +263,7 @@ impl World {
     }
 
     fn wish(&self, wish: &Wish) {
-        let clouds: Vec<&SimCloud> = self.clouds.iter().map(|one| &one.cloud).collect();
+        let clouds: Vec<&SimCloud> = self.clouds.iter().map(|one| &one.sim).collect();
         let text = user::fulfil(wish, &self.cluster, &clouds);
         self.auditor.note(self.now(), "world", &text);
     }
@@ -293,7 +293,7 @@ impl World {
         self.host.spare();
         for one in &self.clouds {
             *one.rates.lock().unwrap_or_else(PoisonError::into_inner) = FaultRates::default();
-            one.cloud.change(|options| {
+            one.sim.change(|options| {
                 let seed = options.market.seed;
                 options.market = joiner_sim::clouds::sim::Market::calm(seed);
                 options.refused_percent = 0;
@@ -387,13 +387,13 @@ fn open_clouds(
         let rack = Arc::new(cluster.kubelets().clone());
         let cloud = SimCloud::new(options, cluster.api().clock().clone(), rack);
         auditor.watch_cloud(&cloud);
-        let faulty = Faulty::new(cloud.clone(), rates, run.seed ^ (number as u64) << 8);
+        let faulty = Faulty::new(cloud.clone(), rates, run.seed ^ ((number as u64) << 8));
         let rates = faulty.rates();
         providers.insert(plan.class.clone(), Arc::new(faulty));
         let running = cloud.clone();
         clouds.push(Cloud {
             class: plan.class.clone(),
-            cloud,
+            sim: cloud,
             rates,
             task: tokio::task::spawn(async move { running.run().await }),
         });

@@ -53,6 +53,16 @@ async fn server() -> Client {
     client
 }
 
+/// What the server said, as a person would read it.
+fn words(refused: &anyhow::Error) -> String {
+    let said = format!("{refused:#}");
+    let status = said
+        .find('{')
+        .and_then(|at| serde_json::from_str::<Value>(&said[at..]).ok());
+    let message = status.and_then(|status| status["message"].as_str().map(str::to_owned));
+    message.unwrap_or(said)
+}
+
 /// What the server says to an object that is not meant to stay.
 async fn admit(server: &Client, object: &Value) -> Result<Value, String> {
     let namespace = object["metadata"]["namespace"]
@@ -63,7 +73,7 @@ async fn admit(server: &Client, object: &Value) -> Result<Value, String> {
         collection(object, namespace)
     );
     let answer = server.send(Method::POST, &path, Some(object)).await;
-    answer.map_err(|refused| format!("{refused:#}"))
+    answer.map_err(|refused| words(&refused))
 }
 
 async fn every_documented_nodepool_is_accepted_as_it_is() {
@@ -131,7 +141,7 @@ async fn change(server: &Client, before: &Value, after: &Value) -> Result<Value,
     let strict = format!("{path}?dryRun=All&fieldValidation=Strict");
     let answer = server.send(Method::PUT, &strict, Some(&after)).await;
     server.send(Method::DELETE, &path, None).await.unwrap();
-    answer.map_err(|refused| format!("{refused:#}"))
+    answer.map_err(|refused| words(&refused))
 }
 
 async fn what_is_wrong_is_refused_with_its_field() {
@@ -147,9 +157,7 @@ async fn what_is_wrong_is_refused_with_its_field() {
         };
         match answer {
             Ok(_) => problems.push(format!("{}: accepted", case.what)),
-            Err(said)
-                if said.contains(&case.field) && said.contains(&case.says.replace('"', "\\\"")) => {
-            }
+            Err(said) if said.contains(&case.field) && said.contains(&case.says) => {}
             Err(said) => problems.push(format!(
                 "{}: {} {} expected: {said}",
                 case.what, case.field, case.says

@@ -61,7 +61,7 @@ async fn when_underutilized_two_half_empty_nodes_become_one() {
                 {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": "kubernetes.io/hostname"}]}}}}}})
     };
     // One of each on each of two medium machines.
-    story.deploy("apart", 2, "2", apart("apart")).await;
+    story.deploy("apart", 2, "2100m", apart("apart")).await;
     story.runs("apart", 2).await;
     story.deploy("web", 2, "1500m", json!({})).await;
     let sight = story.runs("web", 2).await;

@@ -8,6 +8,9 @@ use serde_json::{Value, json};
 
 use crate::harness::{Sight, Story, World, is_true, tests, text};
 
+/// Whether a claim has come so far.
+type Moment = fn(&Value) -> bool;
+
 tests![a_leader_killed_in_mid_launch_is_followed_by_another_that_buys_nothing_twice];
 
 /// Who leads.
@@ -47,7 +50,7 @@ async fn a_leader_killed_in_mid_launch_is_followed_by_another_that_buys_nothing_
         },
     );
     // At each of these moments of a launch the leader dies.
-    let moments: [(&str, fn(&Value) -> bool); 3] = [
+    let moments: [(&str, Moment); 3] = [
         ("it was asked for", |_| true),
         ("it was bought", |claim| {
             !text(claim, "/status/providerID").is_empty()

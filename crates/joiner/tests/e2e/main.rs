@@ -9,6 +9,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::print_stdout,
+    clippy::needless_pass_by_value,
     reason = "all of it is tests, helpers too"
 )]
 

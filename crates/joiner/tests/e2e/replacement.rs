@@ -153,15 +153,13 @@ async fn a_sick_node_is_replaced() {
     story.runs("web", 2).await;
     let sight = story.until("all is well", Sight::all_ready).await;
     let old = sight.claim_names().remove(0);
-    // Its kubelet says that it has not been ready for longer than that is tolerated.
+    // A problem detector on it has been saying for longer than that is tolerated that it has no network.
     let since = jiff::Timestamp::now() - jiff::SignedDuration::from_mins(11);
+    let since = since.strftime("%FT%TZ").to_string();
     let mut conditions = sight.node(&old).unwrap()["status"]["conditions"].clone();
-    for one in conditions.as_array_mut().unwrap() {
-        if one["type"] == "Ready" {
-            one["status"] = json!("False");
-            one["lastTransitionTime"] = json!(since.strftime("%FT%TZ").to_string());
-        }
-    }
+    conditions.as_array_mut().unwrap().push(json!({
+        "type": "NetworkingReady", "status": "False", "reason": "NoRoute", "message": "",
+        "lastTransitionTime": since, "lastHeartbeatTime": since}));
     let path = format!("/api/v1/nodes/{old}/status");
     story
         .world

@@ -15,6 +15,11 @@ use crate::cluster::fields::Fields as _;
 /// How many lines are kept: some hours of a small world.
 const KEPT: usize = 50_000;
 
+/// The subject of what nobody in the cluster did.
+const WORLD: &str = "world";
+/// How many lines about the world a history has.
+const MOST_WORLDLY: usize = 10;
+
 #[derive(Debug)]
 struct Line {
     at: Timestamp,
@@ -105,14 +110,20 @@ impl Journal {
 
     /// The newest lines about some subjects, oldest first; about everything where none is named.
     pub(super) fn about(&self, subjects: &[String], most: usize) -> Vec<String> {
-        let concerned = |line: &&Line| {
-            subjects.is_empty() || subjects.contains(&line.subject) || line.subject == "world"
+        // Of what the world did, only the latest: it does a lot.
+        let mut worldly = 0;
+        let mut concerned = |line: &&Line| {
+            if line.subject == WORLD {
+                worldly += 1;
+                return worldly <= MOST_WORLDLY;
+            }
+            subjects.is_empty() || subjects.contains(&line.subject)
         };
         let mut lines: Vec<String> = self
             .lines
             .iter()
             .rev()
-            .filter(concerned)
+            .filter(|line| concerned(line))
             .take(most)
             .map(|line| format!("{} {} {}", line.at, line.subject, line.text))
             .collect();

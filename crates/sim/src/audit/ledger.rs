@@ -50,6 +50,8 @@ pub(super) struct Ledger {
     /// When pods were bound.
     bound: BTreeMap<String, Timestamp>,
     pub(super) bought: u64,
+    /// Every machine that was ever bought for an object: its node may outlive it.
+    owned: BTreeSet<String>,
 }
 
 impl Ledger {
@@ -100,8 +102,11 @@ impl Ledger {
         match event {
             CloudEvent::Launched(machine) => {
                 self.bought += 1;
+                if machine.uid.is_some() {
+                    self.owned.insert(machine.id.to_string());
+                }
                 let bought = Bought {
-                    machine: machine.clone(),
+                    machine: machine.as_ref().clone(),
                     stopping: false,
                 };
                 self.machines.insert(machine.id.clone(), bought);
@@ -157,6 +162,11 @@ impl Ledger {
                     .find(|one| &*one.machine.id.0 == id)?;
                 self.claim_by_uid(&bought.machine.uid.as_ref()?.0)
             })
+    }
+
+    /// Whether a node grew out of a machine that Joiner bought, be it gone by now.
+    pub(super) fn is_ours(&self, node: &Value) -> bool {
+        self.owned.contains(node.text(&["spec", "providerID"]))
     }
 
     /// The node that a machine became.

@@ -1,7 +1,5 @@
 //! Who may write what: Joiner its own objects, and of others only what is its part.
 
-use serde_json::Value;
-
 use super::journal::subject;
 use super::ledger::Ledger;
 use super::{AuditOptions, Finding, Invariant};
@@ -42,7 +40,7 @@ pub(super) fn judge(
             }
         }
         "nodes" => {
-            let ours = commit.previous.is_some_and(|node| is_ours(ledger, node));
+            let ours = commit.previous.is_some_and(|node| ledger.is_ours(node));
             if ours {
                 return None;
             }
@@ -93,17 +91,6 @@ pub(super) fn at_rest(commit: &Commit<'_>) -> Option<Finding> {
     );
     let about = [subject(commit.resource, commit.key)];
     Some(Finding::new(Invariant::Rest, message, about))
-}
-
-/// Whether a node grew out of a machine that Joiner bought.
-fn is_ours(ledger: &Ledger, node: &Value) -> bool {
-    let id = node.text(&["spec", "providerID"]);
-    let bought = ledger
-        .machines
-        .values()
-        .any(|one| &*one.machine.id.0 == id && one.machine.uid.is_some());
-    // Where the machine is gone already its node still bears our mark.
-    bought || node.has_finalizer("karpenter.sh/termination")
 }
 
 fn spec_changed(commit: &Commit<'_>) -> bool {

@@ -282,7 +282,9 @@ impl RackspaceCloud {
             let seed = inner.options.auctions.seed;
             inner.state.rest(seed)
         };
-        nodes.iter().for_each(|node| self.rack.kill(node));
+        for node in &nodes {
+            self.rack.kill(node);
+        }
     }
 
     /// What the cloudspace's webhook would have been told.

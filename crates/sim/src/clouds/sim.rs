@@ -106,7 +106,7 @@ impl SimCloudOptions {
 #[derive(Clone, Debug, PartialEq)]
 pub enum CloudEvent {
     /// A machine was sold.
-    Launched(Machine),
+    Launched(Box<Machine>),
     /// A machine booted.
     Booted(String),
     /// A machine was asked to go, for the first time.
@@ -154,7 +154,10 @@ pub struct SimCloud {
 /// How soon to look again whether the ledger can be read, or whose reign it is.
 const LOOK: SignedDuration = SignedDuration::from_secs(1);
 
-const REPAIR: [RepairPolicy; 2] = [
+/// How long a launch may take.
+const LAUNCH: Duration = Duration::from_mins(5);
+
+const REPAIR: [RepairPolicy; 3] = [
     RepairPolicy {
         condition: "Ready",
         status: "False",
@@ -163,6 +166,12 @@ const REPAIR: [RepairPolicy; 2] = [
     RepairPolicy {
         condition: "Ready",
         status: "Unknown",
+        tolerated: Duration::from_mins(10),
+    },
+    // As a problem detector on the node reports it.
+    RepairPolicy {
+        condition: "NetworkingReady",
+        status: "False",
         tolerated: Duration::from_mins(10),
     },
 ];
@@ -391,7 +400,7 @@ impl SimCloud {
         let machine = inner
             .machines
             .launch(request, &kind, &offering, &options, now);
-        inner.tell(&CloudEvent::Launched(machine.clone()));
+        inner.tell(&CloudEvent::Launched(Box::new(machine.clone())));
         Ok(machine)
     }
 }
@@ -516,7 +525,8 @@ impl Provider for SimCloud {
             (options.registration, options.boot_max)
         };
         Timeouts {
-            launch: Duration::from_mins(5),
+            // A machine that boots is not launched yet.
+            launch: given.map_or(LAUNCH, |given| given.min(LAUNCH)),
             registration: given.unwrap_or(slowest * 3 + Duration::from_mins(5)),
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::disrupt::candidate::Candidate;
-use crate::disrupt::trial::Trial;
+use crate::disrupt::trial::{Trial, Trials};
 use crate::money::Money;
 use crate::plan::{Home, Launch, Plan};
 use crate::problem::{CapacityType, ConsolidationPolicy, Problem};
@@ -186,6 +186,25 @@ fn spot_allowed(problem: &Problem, by_node: &BTreeMap<u32, &Candidate>, part: &P
             .all(|launch| choice(launch) >= SPOT_CHOICE)
 }
 
+/// Nodes whose pods go to machines that leave too little choice now that dear alternatives are left out.
+///
+/// karpenter: pkg/controllers/disruption/consolidation.go, `RemoveInstanceTypeOptionsByPriceAndMinValues`
+pub(super) fn without_choice(
+    trials: &Trials<'_, '_>,
+    forced: &Trial,
+    trial: &Trial,
+) -> BTreeSet<u32> {
+    let launches = trial.plan.launches.iter();
+    let poor = launches.filter(|launch| !trials.replaceable(launch));
+    poor.flat_map(|launch| &launch.pods)
+        .filter_map(|pod| match pod.home {
+            Home::Node(node) => Some(node),
+            Home::Pending => None,
+        })
+        .filter(|node| !forced.removed.contains(node))
+        .collect()
+}
+
 /// Half of the nodes of each balanced pool that does not save enough for the pods it moves.
 fn unbalanced(
     problem: &Problem,
@@ -229,9 +248,13 @@ fn unbalanced(
 }
 
 /// Leaves out alternatives that would eat the saving up.
-pub(super) fn trim_alternatives(problem: &Problem, trial: &mut Trial) {
+pub(super) fn trim_alternatives(problem: &Problem, forced: &Trial, trial: &mut Trial) {
     let mut most: BTreeMap<usize, Money> = BTreeMap::new();
     for part in parts(&trial.plan, &trial.removed) {
+        // What must go may cost more afterwards.
+        if part.nodes.iter().all(|node| forced.removed.contains(node)) {
+            continue;
+        }
         let (before, after) = (part.before(problem), part.after(problem));
         let slack = before - before.percent(part.min_savings(problem)) - after;
         let count = i64::try_from(part.launches.len()).unwrap_or(i64::MAX);

@@ -127,7 +127,7 @@ impl Playing {
                 match self.store(&known).await {
                     Ok(()) => written = known,
                     Err(error) => {
-                        warn!(%error, "what the simulated cloud has sold is not written down yet")
+                        warn!(%error, "what the simulated cloud has sold is not written down yet");
                     }
                 }
             }

@@ -180,7 +180,9 @@ impl Story {
         panic!(
             "{why}\n{}\n{}",
             picture(&sight.seen, ours),
-            self.world.logs(80)
+            self.world.logs_about(60, |line| {
+                line.contains(&*self.name) || line.contains(" WARN ") || line.contains("ERROR")
+            })
         );
     }
 }

@@ -1,5 +1,6 @@
 //! A cluster with Joiner in it.
 
+use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -178,16 +179,6 @@ impl World {
         &self.mirror
     }
 
-    /// Sends a request; the answer may be a refusal.
-    pub(crate) async fn send(
-        &self,
-        method: Method,
-        path: &str,
-        body: Option<&Value>,
-    ) -> anyhow::Result<Value> {
-        self.client.send(method, path, body).await
-    }
-
     /// An object, if it is there.
     pub(crate) async fn get(&self, path: &str) -> Option<Value> {
         self.client.get(path).await.ok()
@@ -222,12 +213,17 @@ impl World {
 
     /// The last lines that each Joiner wrote.
     pub(crate) fn logs(&self, lines: usize) -> String {
+        self.logs_about(lines, |_| true)
+    }
+
+    /// The same of those lines that matter.
+    pub(crate) fn logs_about(&self, lines: usize, matters: impl Fn(&str) -> bool) -> String {
         let mut all = String::new();
         for joiner in self.joiners().iter() {
             let output = joiner.process.output();
-            let output: Vec<&str> = output.lines().collect();
+            let output: Vec<&str> = output.lines().filter(|line| matters(line)).collect();
             let tail = output[output.len().saturating_sub(lines)..].join("\n  ");
-            all.push_str(&format!("{}:\n  {tail}\n", joiner.process.name()));
+            let _ = writeln!(all, "{}:\n  {tail}", joiner.process.name());
         }
         all
     }

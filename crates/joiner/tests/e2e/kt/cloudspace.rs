@@ -37,8 +37,9 @@ impl Rack for Racks {
     fn boot(&self, spec: NodeSpec) {
         let world = Arc::clone(&self.0);
         tokio::spawn(async move {
-            let object = node(&spec);
-            if let Err(error) = world.send(Method::POST, paths::NODES, Some(&object)).await {
+            let (object, client) = (node(&spec), world.plane().client().unwrap());
+            let joined = client.send(Method::POST, paths::NODES, Some(&object)).await;
+            if let Err(error) = joined {
                 println!("node {} did not join: {error:#}", spec.name);
             }
         });
