@@ -134,6 +134,8 @@ impl World {
             capacity: joiner_core::resources::Resources::new(),
             labels: Labels::new(),
             taints: Vec::new(),
+            startup_taints: Vec::new(),
+            max_price: None,
         };
         self.cloud.launch(&request).await.unwrap().id
     }
