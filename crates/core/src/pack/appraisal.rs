@@ -80,13 +80,7 @@ impl Appraisal {
             })
             .collect();
         let need = need(context, left, &kinds, &resources, groups);
-        let mut columns: Vec<u32> = kinds
-            .sets
-            .iter()
-            .flat_map(|set| context.sets.list(*set).iter().copied())
-            .collect();
-        columns.sort_unstable();
-        columns.dedup();
+        let columns = context.sets.union(context.compiled, &kinds.sets);
         let mut wares = Vec::with_capacity(columns.len());
         let mut all = Vec::with_capacity(columns.len());
         for index in &columns {

@@ -28,6 +28,12 @@ impl Bits {
         }
     }
 
+    /// Whether every member is one of `other`.
+    pub(crate) fn is_within(&self, other: &Bits) -> bool {
+        let mut words = self.0.iter().zip(&other.0);
+        words.all(|(mine, theirs)| mine & !theirs == 0)
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.0.iter().all(|word| *word == 0)
     }

@@ -64,6 +64,45 @@ impl Sets {
         &self.lists[set as usize]
     }
 
+    /// Members of any of the sets, cheapest first, but for those that another member of at least the same sets beats.
+    ///
+    /// The lists of the sets will not do: what is beaten by one column in one set and by another in the next may still
+    /// be the only machine for pods of both.
+    pub(crate) fn union(&self, compiled: &Compiled<'_>, sets: &[u32]) -> Vec<u32> {
+        let mut sets = sets.to_vec();
+        sets.sort_unstable();
+        sets.dedup();
+        if let [only] = sets[..] {
+            return self.list(only).to_vec();
+        }
+        let mut kept: Vec<(u32, Bits)> = Vec::new();
+        for index in 0..compiled.columns.len() as u32 {
+            let mut home = Bits::empty(sets.len());
+            for (position, set) in sets.iter().enumerate() {
+                if self.contains(*set, index) {
+                    home.insert(position);
+                }
+            }
+            if home.is_empty() {
+                continue;
+            }
+            let column = &compiled.columns[index as usize];
+            let beaten = kept.iter().any(|(other, others)| {
+                let other = &compiled.columns[*other as usize];
+                !compiled.choices.asks(other.pool)
+                    && home.is_within(others)
+                    && beats(
+                        (&other.cost, &other.room, &other.uses),
+                        (&column.cost, &column.room, &column.uses),
+                    )
+            });
+            if !beaten {
+                kept.push((index, home));
+            }
+        }
+        kept.into_iter().map(|(index, _)| index).collect()
+    }
+
     /// What is in both.
     pub(crate) fn meet(&mut self, compiled: &Compiled<'_>, a: u32, b: u32) -> u32 {
         if a == b {
