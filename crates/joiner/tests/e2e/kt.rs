@@ -3,7 +3,7 @@
 
 mod cloudspace;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use joiner_sim::clouds::rackspace::CallFault;
@@ -187,14 +187,11 @@ async fn kt_03_a_node_makes_way_for_a_cheaper_one_and_its_pods_never_wait() {
         .await;
     let first = story.spot_nodes(&seen)[0].clone();
     assert_eq!(first["spec"]["instanceType"], "mh.vs1.large-ord");
+    // A price that rose above the bid would be a lost server, and another story.
     story
         .space
         .cloud
-        .change_class("mh.vs1.large-ord", |class| class.pinned = Some(48));
-    story
-        .space
-        .cloud
-        .change_class("mh.vs1.xlarge-ord", |class| class.pinned = Some(20));
+        .change_class("mh.vs1.xlarge-ord", |class| class.pinned = Some(10));
     let old = first["metadata"]["name"].clone();
     story
         .until("another has taken its place", |seen| {
@@ -319,20 +316,22 @@ async fn kt_08_a_spot_node_has_phases_and_a_finalizer_and_leaks_nothing() {
     let story = Story::begin("kt-08").await;
     story.pool(json!({"categories": ["ch"]})).await;
     story.deploy("web", 1, "1").await;
-    let mut phases: Vec<String> = Vec::new();
-    let mut note = |story: &Story, seen: &Seen| {
-        for node in story.spot_nodes(seen) {
-            let phase = phase(&node).to_owned();
+    let phases: Arc<Mutex<Vec<String>>> = Arc::default();
+    let record = Arc::clone(&phases);
+    let (mirror, pool) = (story.space.world.mirror(), story.name);
+    let _watched = mirror.always("every phase is written down", move |seen| {
+        let mut phases = record.lock().unwrap();
+        let own = |node: &&Arc<Value>| node["spec"]["nodePoolRef"] == pool;
+        for node in seen.list(paths::SPOT_NODES).filter(own) {
+            let phase = phase(node).to_owned();
             if !phase.is_empty() && phases.last() != Some(&phase) {
                 phases.push(phase);
             }
         }
-    };
+        true
+    });
     let seen = story
-        .until("it runs", |seen| {
-            note(&story, seen);
-            story.running(seen) == 1
-        })
+        .until("it runs", |seen| story.running(seen) == 1)
         .await;
     let node = story.spot_nodes(&seen)[0].clone();
     assert_eq!(
@@ -354,12 +353,9 @@ async fn kt_08_a_spot_node_has_phases_and_a_finalizer_and_leaks_nothing() {
     let world = Arc::clone(&story.space.world);
     world.delete(&format!("{}/{name}", paths::SPOT_NODES)).await;
     story
-        .until("it is gone", |seen| {
-            note(&story, seen);
-            story.spot_nodes(seen).is_empty()
-        })
+        .until("it is gone", |seen| story.spot_nodes(seen).is_empty())
         .await;
-    let walk = phases.join(" ");
+    let walk = phases.lock().unwrap().join(" ");
     assert!(walk.starts_with("Provisioning Running"), "{walk}");
     assert!(walk.ends_with("Terminating"), "{walk}");
     let uid = text(&node, "/metadata/uid");
