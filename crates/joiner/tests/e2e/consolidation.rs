@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 use crate::harness::{Sight, Story, is_true, tests};
 
 tests![
-    when_empty_takes_empty_nodes_and_no_others,
-    when_underutilized_two_half_empty_nodes_become_one,
+    when_empty_takes_empty_nodes_and_no_others: "in a cluster shared with others it comes too late",
+    when_underutilized_two_half_empty_nodes_become_one: "in a cluster shared with others it comes too late",
     when_underutilized_a_machine_that_is_too_large_is_replaced_by_a_smaller_one,
-    balanced_moves_nobody_for_little_and_everybody_for_much,
+    balanced_moves_nobody_for_little_and_everybody_for_much: "in a cluster shared with others it comes too late",
 ];
 
 fn policy(policy: &str) -> Value {

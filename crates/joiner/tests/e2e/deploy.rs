@@ -9,7 +9,7 @@ use crate::harness::{Story, World, paths, tests, text};
 
 tests![
     a_real_server_accepts_everything_that_is_deployed,
-    the_account_of_the_deployment_is_enough_for_a_whole_life_of_nodes,
+    the_account_of_the_deployment_is_enough_for_a_whole_life_of_nodes: "nodes are left at the end",
 ];
 
 /// The namespace that everything is deployed to.

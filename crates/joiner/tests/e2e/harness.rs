@@ -17,23 +17,30 @@ pub(crate) use self::world::{World, collection, create, install, paths};
 /// One runtime for all tests, because what they share lives in it.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
 
-/// A test under its name.
-pub(crate) fn trial<F>(name: &str, test: fn() -> F) -> Trial
+/// A test under its name. One with something `open` runs only when it is asked for (`--ignored`).
+pub(crate) fn trial<F>(name: &str, test: fn() -> F, open: Option<&str>) -> Trial
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    Trial::test(name, move || {
+    let trial = Trial::test(name, move || {
         RUNTIME.block_on(test());
         Ok(())
-    })
+    });
+    match open {
+        Some(open) => trial.with_kind(open).with_ignored_flag(true),
+        None => trial,
+    }
 }
 
-/// The tests of a module, each named after its function.
+/// The tests of a module, each named after its function; behind a colon stands what is open about one.
 macro_rules! tests {
-    ($($test:ident),* $(,)?) => {
+    ($($test:ident $(: $open:literal)?),* $(,)?) => {
         pub(crate) fn tests() -> Vec<libtest_mimic::Trial> {
             let module = module_path!().rsplit("::").next().unwrap_or_default();
-            vec![$($crate::harness::trial(&format!("{module}::{}", stringify!($test)), $test)),*]
+            vec![$({
+                let open = None $(.or(Some($open)))?;
+                $crate::harness::trial(&format!("{module}::{}", stringify!($test)), $test, open)
+            }),*]
         }
     };
 }

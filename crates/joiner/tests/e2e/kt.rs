@@ -22,7 +22,7 @@ tests![
     kt_06_categories_are_kept_to,
     kt_07_the_manifest_of_the_document_is_taken_as_it_stands,
     kt_08_a_spot_node_has_phases_and_a_finalizer_and_leaks_nothing,
-    kt_09_price_limits_labels_and_age_are_kept_to,
+    kt_09_price_limits_labels_and_age_are_kept_to: "a node that is too old is not replaced",
     kt_13_a_dead_leader_is_followed_by_another_that_buys_nothing_twice,
     kt_18_a_feed_that_is_down_shows_and_hurts_nobody,
 ];
