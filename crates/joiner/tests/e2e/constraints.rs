@@ -220,7 +220,7 @@ async fn ov_02_taints_keep_away_whoever_does_not_tolerate_them() {
         )
         .await;
     let toleration = |value: &str| {
-        json!([{"key": "e2e.joiner.dev/story", "operator": "Exists"},
+        json!([{"key": "e2e.joiner.dev/story", "operator": "Equal", "value": "taints"},
             {"key": "dedicated", "operator": "Equal", "value": value}])
     };
     let there = json!({"karpenter.sh/nodepool": "taints-dedicated"});
