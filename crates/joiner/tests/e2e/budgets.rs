@@ -74,8 +74,10 @@ fn leaving(sight: &Sight) -> usize {
     let claims = sight.claims();
     let leaving = claims.iter().filter(|claim| {
         let metadata = &claim["metadata"];
-        !metadata["deletionTimestamp"].is_null()
-            || !metadata["annotations"]["joiner.dev/disruption"].is_null()
+        let going = !metadata["deletionTimestamp"].is_null()
+            || !metadata["annotations"]["joiner.dev/disruption"].is_null();
+        // As Karpenter counts: one whose pods are gone and whose machine ends is not in anybody's way any more.
+        going && !is_true(claim, "InstanceTerminating")
     });
     leaving.count()
 }

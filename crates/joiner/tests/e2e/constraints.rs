@@ -11,6 +11,7 @@ tests![
     ov_02_required_node_affinity_is_met,
     ov_02_preferred_node_affinity_is_met_where_it_can_be,
     ov_02_pods_go_where_those_are_that_they_want_to_be_with,
+    ov_02_pods_that_want_to_be_together_share_a_node,
     ov_02_pods_that_cannot_bear_each_other_are_kept_apart,
     ov_02_taints_keep_away_whoever_does_not_tolerate_them: "with many pools the reason is cut off",
     ov_02_pods_are_spread_over_zones_hosts_and_capacity_types,
@@ -174,17 +175,17 @@ async fn ov_02_pods_go_where_those_are_that_they_want_to_be_with() {
             pods(json!({"affinity": {"podAffinity": near("db", ZONE)}})),
         )
         .await;
-    // All of one kind together, wherever that may be.
-    story
-        .deploy(
-            "flock",
-            3,
-            "400m",
-            pods(json!({"affinity": {"podAffinity": near("flock", HOST)}})),
-        )
-        .await;
     let sight = story.runs("web", 4).await;
     assert_eq!(sight.homes_by("web", ZONE), ["sim-c"; 4]);
+    story.end().await;
+}
+
+async fn ov_02_pods_that_want_to_be_together_share_a_node() {
+    // Alone: the scheduler would else put the first of them where there is no room for the others.
+    let story = Story::begin("flock").await;
+    story.pool(json!({})).await;
+    let together = json!({"affinity": {"podAffinity": near("flock", HOST)}});
+    story.deploy("flock", 3, "1200m", pods(together)).await;
     let sight = story.runs("flock", 3).await;
     let mut hosts = sight.homes_by("flock", HOST);
     hosts.dedup();
@@ -220,7 +221,7 @@ async fn ov_02_taints_keep_away_whoever_does_not_tolerate_them() {
         )
         .await;
     let toleration = |value: &str| {
-        json!([{"key": "e2e.joiner.dev/story", "operator": "Exists"},
+        json!([{"key": "e2e.joiner.dev/story", "operator": "Equal", "value": "taints"},
             {"key": "dedicated", "operator": "Equal", "value": value}])
     };
     let there = json!({"karpenter.sh/nodepool": "taints-dedicated"});
