@@ -356,8 +356,9 @@ async fn kt_08_a_spot_node_has_phases_and_a_finalizer_and_leaks_nothing() {
         .until("it is gone", |seen| story.spot_nodes(seen).is_empty())
         .await;
     let walk = phases.lock().unwrap().join(" ");
-    assert!(walk.starts_with("Provisioning Running"), "{walk}");
-    assert!(walk.ends_with("Terminating"), "{walk}");
+    // A server that is gone as soon as it is asked to go is never seen to terminate.
+    let walk = walk.strip_suffix(" Terminating").unwrap_or(&walk);
+    assert_eq!(walk, "Provisioning Running Draining");
     let uid = text(&node, "/metadata/uid");
     let left = story.space.cloud.pools();
     assert!(
