@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::harness::{Sight, Story, is_true, tests};
 
 tests![
-    a_budget_holds_for_its_reasons_while_its_schedule_says_so: "in a cluster shared with others it comes too late",
+    a_budget_holds_for_its_reasons_while_its_schedule_says_so: "its reason is not told in time",
     no_more_nodes_go_at_once_than_the_budget_says,
 ];
 

@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 use crate::harness::{Sight, Story, is_true, tests};
 
 tests![
-    when_empty_takes_empty_nodes_and_no_others: "in a cluster shared with others it comes too late",
-    when_underutilized_two_half_empty_nodes_become_one: "in a cluster shared with others it comes too late",
+    when_empty_takes_empty_nodes_and_no_others: "its reason is not told in time",
+    when_underutilized_two_half_empty_nodes_become_one: "passes alone, not proven among others",
     when_underutilized_a_machine_that_is_too_large_is_replaced_by_a_smaller_one,
-    balanced_moves_nobody_for_little: "in a cluster shared with others it comes too late",
-    balanced_moves_everybody_for_much: "in a cluster shared with others it comes too late",
+    balanced_moves_nobody_for_little: "Balanced counts the savings of other pools too",
+    balanced_moves_everybody_for_much: "passes alone, not proven among others",
 ];
 
 fn policy(policy: &str) -> Value {

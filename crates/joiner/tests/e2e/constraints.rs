@@ -13,7 +13,7 @@ tests![
     ov_02_pods_go_where_those_are_that_they_want_to_be_with,
     ov_02_pods_that_want_to_be_together_share_a_node,
     ov_02_pods_that_cannot_bear_each_other_are_kept_apart,
-    ov_02_taints_keep_away_whoever_does_not_tolerate_them: "with many pools the reason is cut off",
+    ov_02_taints_keep_away_whoever_does_not_tolerate_them: "passes alone, not proven among others",
     ov_02_pods_are_spread_over_zones_hosts_and_capacity_types,
     ov_02_two_pods_cannot_have_the_same_port_of_a_host,
     ov_02_pods_go_where_their_volumes_are,
