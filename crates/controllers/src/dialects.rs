@@ -3,3 +3,4 @@
 mod convert;
 pub mod karpenter;
 pub mod karpetrack;
+mod objects;

@@ -10,15 +10,13 @@ use futures::StreamExt as _;
 use joiner_api::karpenter::{CapacityBuffer, NodeClaim, NodeOverlay, NodePool};
 use joiner_core::name::Labels;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::api::{
-    Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions,
-};
+use kube::api::{Api, ApiResource, DynamicObject, PostParams};
 use kube::core::GroupVersionKind;
 use serde_json::json;
 
 pub use hash::VERSION as HASH_VERSION;
 
-use super::convert;
+use super::{convert, objects};
 use crate::clients::{Clients, WriteError};
 use crate::dialect::{ClassKind, Dialect, Malformed, ObjectRef, Sighting, Watch, Window};
 use crate::record::{
@@ -70,14 +68,7 @@ impl Karpenter {
         annotations: serde_json::Value,
     ) -> Result<Option<PoolRecord>, WriteError> {
         let patch = json!({"metadata": {"uid": &*pool.uid, "annotations": annotations}});
-        let written = self
-            .pools()
-            .patch(
-                &pool.key.name,
-                &PatchParams::default(),
-                &Patch::Merge(patch),
-            )
-            .await?;
+        let written = objects::merge(&self.pools(), &pool.key.name, patch).await?;
         let supported = self.supports(&written);
         pool::lower(&written, supported).map_err(WriteError::Refused)
     }
@@ -221,31 +212,10 @@ impl Dialect for Karpenter {
         machine: &MachineRecord,
         change: &MetadataChange,
     ) -> Result<MachineRecord, WriteError> {
-        let finalizers = match change.finalizer {
-            None => None,
-            Some(wanted) => {
-                // Others' finalizers are in the object, not in the record.
-                let current = self.claims().get_metadata(&machine.key.name).await?;
-                if current.metadata.uid.as_deref() != Some(&*machine.uid.0) {
-                    return Err(WriteError::Gone("another object has its name".into()));
-                }
-                let mut all = current.metadata.finalizers.unwrap_or_default();
-                all.retain(|one| one != FINALIZER);
-                if wanted {
-                    all.push(FINALIZER.to_owned());
-                }
-                Some(all)
-            }
-        };
+        let api = self.claims();
+        let finalizers = objects::finalizers(&api, machine, change, FINALIZER).await?;
         let patch = convert::metadata_patch(machine, change, finalizers);
-        let written = self
-            .claims()
-            .patch(
-                &machine.key.name,
-                &PatchParams::default(),
-                &Patch::Merge(patch),
-            )
-            .await?;
+        let written = objects::merge(&api, &machine.key.name, patch).await?;
         machine::read(&written)
     }
 
@@ -255,27 +225,12 @@ impl Dialect for Karpenter {
         status: &MachineStatus,
     ) -> Result<MachineRecord, WriteError> {
         let patch = machine::status_patch(machine, status);
-        let written = self
-            .claims()
-            .patch_status(
-                &machine.key.name,
-                &PatchParams::default(),
-                &Patch::Merge(patch),
-            )
-            .await?;
+        let written = objects::merge_status(&self.claims(), &machine.key.name, patch).await?;
         machine::read(&written)
     }
 
     async fn delete_machine(&self, machine: &MachineRecord) -> Result<(), WriteError> {
-        let parameters = DeleteParams {
-            preconditions: Some(Preconditions {
-                uid: Some(machine.uid.0.to_string()),
-                resource_version: None,
-            }),
-            ..DeleteParams::default()
-        };
-        self.claims().delete(&machine.key.name, &parameters).await?;
-        Ok(())
+        objects::delete(&self.claims(), machine).await
     }
 
     async fn write_pool_status(
@@ -284,14 +239,7 @@ impl Dialect for Karpenter {
         status: &PoolStatus,
     ) -> Result<PoolRecord, WriteError> {
         let patch = pool::status_patch(pool, status);
-        let written = self
-            .pools()
-            .patch_status(
-                &pool.key.name,
-                &PatchParams::default(),
-                &Patch::Merge(patch),
-            )
-            .await?;
+        let written = objects::merge_status(&self.pools(), &pool.key.name, patch).await?;
         let supported = self.supports(&written);
         let lowered = pool::lower(&written, supported).map_err(WriteError::Refused)?;
         lowered.ok_or_else(|| WriteError::Gone("the pool belongs to another controller now".into()))
@@ -328,12 +276,7 @@ impl Dialect for Karpenter {
     ) -> Result<(), WriteError> {
         let api: Api<NodeOverlay> = Api::all(self.clients.writes.clone());
         let patch = json!({"status": {"conditions": convert::render_conditions(conditions)}});
-        api.patch_status(
-            &overlay.key.name,
-            &PatchParams::default(),
-            &Patch::Merge(patch),
-        )
-        .await?;
+        objects::merge_status(&api, &overlay.key.name, patch).await?;
         Ok(())
     }
 
@@ -349,12 +292,7 @@ impl Dialect for Karpenter {
             "replicas": replicas,
             "conditions": convert::render_conditions(conditions)
         }});
-        api.patch_status(
-            &buffer.key.name,
-            &PatchParams::default(),
-            &Patch::Merge(patch),
-        )
-        .await?;
+        objects::merge_status(&api, &buffer.key.name, patch).await?;
         Ok(())
     }
 }

@@ -19,11 +19,11 @@ use joiner_core::labels as well_known;
 use joiner_core::name::Labels;
 use joiner_providers::rackspace::catalog::CATEGORY_LABEL;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{Api, PostParams};
 
 pub use class::{Branded, CLOUDSPACE, class_key};
 
-use super::convert;
+use super::{convert, objects};
 use crate::clients::{Clients, WriteError};
 use crate::dialect::{Dialect, Event, ObjectRef, Sighting, Watch, Window};
 use crate::record::{
@@ -253,34 +253,14 @@ impl Dialect for Karpetrack {
         machine: &MachineRecord,
         change: &MetadataChange,
     ) -> Result<MachineRecord, WriteError> {
-        let finalizers = match change.finalizer {
-            None => None,
-            Some(wanted) => {
-                // Others' finalizers are in the object, not in the record.
-                let current = self.nodes().get_metadata(&machine.key.name).await?;
-                if current.metadata.uid.as_deref() != Some(&*machine.uid.0) {
-                    return Err(WriteError::Gone("another object has its name".into()));
-                }
-                let mut all = current.metadata.finalizers.unwrap_or_default();
-                all.retain(|one| one != keys::SPOTNODE_FINALIZER);
-                if wanted {
-                    all.push(keys::SPOTNODE_FINALIZER.to_owned());
-                }
-                Some(all)
-            }
-        };
+        let api = self.nodes();
+        let finalizers =
+            objects::finalizers(&api, machine, change, keys::SPOTNODE_FINALIZER).await?;
         let mut patch = convert::metadata_patch(machine, change, finalizers);
         if let Some(spec) = machine::spec_change(machine, change) {
             patch["spec"] = spec;
         }
-        let written = self
-            .nodes()
-            .patch(
-                &machine.key.name,
-                &PatchParams::default(),
-                &Patch::Merge(patch),
-            )
-            .await?;
+        let written = objects::merge(&api, &machine.key.name, patch).await?;
         self.read(&written)
     }
 
@@ -290,27 +270,12 @@ impl Dialect for Karpetrack {
         status: &MachineStatus,
     ) -> Result<MachineRecord, WriteError> {
         let patch = machine::status_patch(machine, status);
-        let written = self
-            .nodes()
-            .patch_status(
-                &machine.key.name,
-                &PatchParams::default(),
-                &Patch::Merge(patch),
-            )
-            .await?;
+        let written = objects::merge_status(&self.nodes(), &machine.key.name, patch).await?;
         self.read(&written)
     }
 
     async fn delete_machine(&self, machine: &MachineRecord) -> Result<(), WriteError> {
-        let parameters = DeleteParams {
-            preconditions: Some(Preconditions {
-                uid: Some(machine.uid.0.to_string()),
-                resource_version: None,
-            }),
-            ..DeleteParams::default()
-        };
-        self.nodes().delete(&machine.key.name, &parameters).await?;
-        Ok(())
+        objects::delete(&self.nodes(), machine).await
     }
 
     async fn write_pool_status(
@@ -319,14 +284,7 @@ impl Dialect for Karpetrack {
         status: &PoolStatus,
     ) -> Result<PoolRecord, WriteError> {
         let patch = pool::status_patch(pool, status);
-        let written = self
-            .pools()
-            .patch_status(
-                &pool.key.name,
-                &PatchParams::default(),
-                &Patch::Merge(patch),
-            )
-            .await?;
+        let written = objects::merge_status(&self.pools(), &pool.key.name, patch).await?;
         pool::lower(&written, &self.options).map_err(WriteError::Refused)
     }
 
