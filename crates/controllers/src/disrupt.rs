@@ -121,6 +121,7 @@ fn snapshot(context: &Context) -> (Problem, BTreeMap<Name, Key>) {
     let terms = crate::terms::terms(context, &world, now);
     let mut snapshot = world.problem(&terms, now);
     guard::only_canaries(&world, &mut snapshot.problem, &snapshot.machines);
+    guard::let_settle(context.settings.settle, &mut snapshot.problem);
     (snapshot.problem, snapshot.machines)
 }
 
