@@ -165,6 +165,30 @@ fn pods_leave_in_order_and_the_machine_goes_last() {
 }
 
 #[test]
+fn a_family_that_shows_phases_shows_the_last_ones_of_an_empty_node_too() {
+    let ends = |shows: bool| {
+        let mut toy = Toy::new();
+        toy.shows_phases = shows;
+        toy.run_until(|toy| toy.machine().initialized());
+        toy.delete();
+        let mut seen = Vec::new();
+        toy.run_until(|toy| {
+            if let Some(machine) = &toy.machine {
+                let is = |kind: &str| machine.status.conditions.get(kind).is_some();
+                let now = (is(kinds::DRAINED), is(kinds::INSTANCE_TERMINATING));
+                if seen.last() != Some(&now) {
+                    seen.push(now);
+                }
+            }
+            toy.machine.is_none()
+        });
+        seen
+    };
+    assert_eq!(ends(false), [(false, false)]);
+    assert_eq!(ends(true), [(false, false), (true, false), (true, true)]);
+}
+
+#[test]
 fn a_budget_that_forbids_it_is_named_until_the_grace_period_ends() {
     let mut toy = Toy::new();
     toy.run_until(|toy| toy.machine().initialized());
