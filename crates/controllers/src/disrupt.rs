@@ -14,6 +14,7 @@ mod command;
 mod drift;
 mod guard;
 mod measure;
+mod moves;
 mod past;
 mod progress;
 mod reasons;

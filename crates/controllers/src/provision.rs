@@ -151,7 +151,9 @@ fn hold_what_does_not_help(context: &Context, now: jiff::Timestamp) {
     let world = context.view.read();
     let waiting = world.pods.iter().filter(|pod| pod.provisionable());
     let waiting = waiting.map(|pod| pod.uid.clone()).collect();
-    for miss in context.served.misses(&waiting, now) {
+    let leaving = world.leaving().flat_map(|node| world.pods_on(node));
+    let leaving = leaving.map(|pod| pod.uid.clone()).collect();
+    for miss in context.served.misses(&waiting, &leaving, now) {
         let Some(times) = miss.machines.checked_sub(served::PATIENCE) else {
             continue;
         };

@@ -12,6 +12,7 @@ use joiner_core::problem::{DisruptionReason, Problem};
 use tracing::{info, warn};
 
 use super::command::{Command, split};
+use super::moves::{self, Moves};
 use super::progress::{obstacle, undo};
 use super::taint::{Taintedness, taint};
 use super::{delete, guard, past};
@@ -60,13 +61,14 @@ pub(super) async fn all(
             }
         }
     }
+    let moves = &Moves::of(problem, plan, machines);
     stream::iter(deletions)
         .for_each_concurrent(AT_ONCE, |(command, targets)| async move {
-            take_away(context, &command, &targets).await;
+            take_away(context, &command, &targets, moves).await;
         })
         .await;
     for (command, targets) in replacements {
-        replace(context, problem, &command, &targets).await;
+        replace(context, problem, &command, &targets, moves).await;
     }
     later
 }
@@ -134,7 +136,12 @@ fn count(context: &Context, command: &Command<'_>, targets: &[Target<'_>]) {
 }
 
 /// Nodes that nothing need be bought for. If the process dies half way, the taint that nobody stands for is taken off.
-async fn take_away(context: &Context, command: &Command<'_>, targets: &[Target<'_>]) {
+async fn take_away(
+    context: &Context,
+    command: &Command<'_>,
+    targets: &[Target<'_>],
+    moves: &Moves,
+) {
     for (machine, removal) in targets {
         let begun = match mark(context, machine, removal).await {
             Ok(()) => obstacle(context, machine, removal.cause).await,
@@ -151,6 +158,7 @@ async fn take_away(context: &Context, command: &Command<'_>, targets: &[Target<'
             reason = %removal.reason, "goes"
         );
         count(context, command, targets);
+        moves.promise(context, &removal.node);
         let current = context.view.read().machines.get(&machine.key).cloned();
         if let Some(current) = current {
             delete(context, &current, word(removal.cause)).await;
@@ -222,6 +230,7 @@ async fn replace(
     problem: &Problem,
     command: &Command<'_>,
     targets: &[Target<'_>],
+    moves: &Moves,
 ) {
     let now = context.now();
     let id = context.names.next("disruption", now);
@@ -275,7 +284,11 @@ async fn replace(
     }
     context.past.note(past::essence(problem, command), now);
     count(context, command, targets);
+    for (launch, machine) in launches.iter().zip(made.values()) {
+        moves::promise_new(context, problem, launch, machine);
+    }
     for (machine, removal) in targets {
+        moves.promise(context, &removal.node);
         info!(
             machine = %machine.key, node = %removal.node, cause = %removal.cause, reason = %removal.reason,
             replacements = names.len(), "disruption begun"

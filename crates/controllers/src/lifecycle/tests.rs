@@ -113,6 +113,23 @@ fn a_slow_cloud_says_what_it_waits_for() {
 }
 
 #[test]
+fn a_cloud_that_is_behind_its_own_nodes_is_asked_at_once() {
+    let mut toy = Toy::new();
+    toy.pending = Some("booting".into());
+    toy.run_until(|toy| {
+        let conditions = &toy.machine().status.conditions;
+        conditions.get(kinds::LAUNCHED).is_some()
+    });
+    toy.wait(Duration::from_secs(2));
+    assert!(matches!(toy.next(), Step::Wait(_)));
+    toy.cloud[0].state = MachineState::Running;
+    toy.joins_after = Some(Duration::ZERO);
+    toy.wait(Duration::ZERO);
+    assert!(toy.node.is_some());
+    assert!(matches!(toy.next(), Step::Get(_)));
+}
+
+#[test]
 fn a_node_of_another_machine_is_never_taken() {
     let mut toy = Toy::new();
     toy.run_until(|toy| toy.machine().launched());
