@@ -182,19 +182,19 @@ impl Context {
         self.dialects.get(key.dialect)
     }
 
-    /// Says something about a machine.
+    /// Says something about a machine. Whoever gets `false` was not heard, because of what was said just before.
     pub fn tell_machine(
         &self,
         machine: &MachineRecord,
         severity: Severity,
         reason: &'static str,
         message: &str,
-    ) {
-        if let Some(dialect) = self.dialect(&machine.key) {
+    ) -> bool {
+        self.dialect(&machine.key).is_none_or(|dialect| {
             let about = dialect.machine_ref(machine);
             let events = self.events.by(dialect.event_source());
-            events.say(&about, severity, dialect.word(reason), message);
-        }
+            events.say(&about, severity, dialect.word(reason), message)
+        })
     }
 
     /// Says something about a pool.

@@ -13,9 +13,11 @@ mod begin;
 mod command;
 mod drift;
 mod guard;
+mod measure;
 mod moves;
 mod past;
 mod progress;
+mod reasons;
 mod taint;
 
 use std::collections::BTreeMap;
@@ -33,6 +35,7 @@ use tracing::{info, warn};
 pub(crate) use drift::run as run_drift;
 pub(crate) use past::Past;
 
+use self::reasons::Reasons;
 use crate::clients::WriteError;
 use crate::clock;
 use crate::context::{Context, Decide, Mode};
@@ -43,20 +46,15 @@ use crate::record::{Intent, Key, MachineRecord};
 /// How often disruptions under way are looked at, and how soon after a change.
 const PROGRESS: Duration = Duration::from_secs(1);
 const SOON: Duration = Duration::from_millis(250);
-/// What is held back for longer than this is told.
-const FAR: Duration = Duration::from_mins(5);
 /// Deciding takes at most one part in so many of the time: large clusters are looked at less often.
 const SHARE: u32 = 5;
-
-/// What nodes that stay have said, by node: what has been said is not said again.
-type Told = BTreeMap<Name, String>;
 
 /// Looks for nodes to take away when something has changed or its time has come, for ever.
 pub(crate) async fn run(context: Arc<Context>, changed: Arc<Notify>) {
     let mut dirty = true;
     let mut earliest = Instant::now();
     let mut due = Instant::now();
-    let mut told = Told::new();
+    let mut reasons = Reasons::default();
     loop {
         tokio::select! {
             biased;
@@ -71,13 +69,14 @@ pub(crate) async fn run(context: Arc<Context>, changed: Arc<Notify>) {
         }
         progress::progress(&context).await;
         expire(&context).await;
+        reasons.speak(&context);
         let now = Instant::now();
         let wanted = (dirty && now >= earliest) || now >= due;
         if !wanted || context.settings.paused {
             continue;
         }
         dirty = false;
-        let looked = look(&context, &mut told).await;
+        let looked = look(&context, &mut reasons).await;
         let took = now.elapsed();
         earliest = Instant::now() + (took * SHARE).max(PROGRESS);
         let soonest = looked.map(|at| clock::until(context.now(), at).max(PROGRESS));
@@ -145,13 +144,15 @@ async fn decide(context: &Context, problem: Problem) -> Option<(Problem, Plan)> 
 }
 
 /// Decides and begins. Says when time alone will change something.
-async fn look(context: &Context, told: &mut Told) -> Option<Timestamp> {
+async fn look(context: &Context, reasons: &mut Reasons) -> Option<Timestamp> {
     let (problem, machines) = snapshot(context);
     if machines.is_empty() {
         return None;
     }
     let (problem, plan) = decide(context, problem).await?;
-    explain(context, &plan, &machines, told);
+    measure::measure(context, &problem, &plan);
+    reasons.learn(context, &plan, &machines);
+    reasons.speak(context);
     let next = plan.kept.iter().filter_map(|kept| kept.until).min();
     if plan.removals.is_empty() || !context.may_act() {
         return next;
@@ -218,27 +219,6 @@ fn machine(
 ) -> Option<Arc<MachineRecord>> {
     let world = context.view.read();
     world.machines.get(machines.get(node)?).cloned()
-}
-
-/// Nodes that stay say why, once for every reason.
-fn explain(context: &Context, plan: &Plan, machines: &BTreeMap<Name, Key>, told: &mut Told) {
-    told.retain(|node, _| machines.contains_key(node));
-    let far = clock::after(context.now(), FAR);
-    for kept in &plan.kept {
-        // What only waits for its time is no news, unless that is far away.
-        if kept.until.is_some_and(|until| until < far) {
-            continue;
-        }
-        let why = kept.reason.to_string();
-        if told.get(&kept.node) == Some(&why) {
-            continue;
-        }
-        let machine = machine(context, machines, &kept.node);
-        if let Some(machine) = machine.filter(|machine| machine.initialized()) {
-            context.tell_machine(&machine, Severity::Normal, "Unconsolidatable", &why);
-            told.insert(kept.node.clone(), why);
-        }
-    }
 }
 
 /// Asks for a machine object to be deleted; its lifecycle does the rest.

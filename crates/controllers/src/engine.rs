@@ -342,6 +342,14 @@ impl Dispatcher {
                 Touched::Room => self.refill(),
                 Touched::Node(name) => self.node(&name),
                 Touched::Pending(pod) => self.batch.add(pod),
+                Touched::Bound(wait) => {
+                    let waits = &self.context.metrics.pods_bound;
+                    waits.observe(wait.as_secs_f64());
+                }
+                Touched::Started(wait) => {
+                    let waits = &self.context.metrics.pods_started;
+                    waits.observe(wait.as_secs_f64());
+                }
                 Touched::Pool(id) => {
                     self.restore(&id);
                     self.room.notify_one();

@@ -2,7 +2,7 @@
 //! minutes, and news of the same kind about the same object not more than once a minute.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -40,32 +40,53 @@ pub enum Severity {
     Warning,
 }
 
-/// What was said last about an object for a reason, and when.
-type Said = BTreeMap<(Name, &'static str), (Timestamp, String)>;
+/// What becomes of something that is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum News {
+    /// It is said.
+    Said,
+    /// It was said a moment ago and holds.
+    Known,
+    /// Something else was said a moment ago: it has to wait.
+    TooSoon,
+}
 
-/// Whether something is worth saying again.
-fn is_news(
-    said: &mut Said,
-    about: &Name,
-    reason: &'static str,
-    words: &str,
-    now: Timestamp,
-) -> bool {
-    said.retain(|_, (at, _)| clock::since(now, *at) < DEDUPE);
-    let key = (about.clone(), reason);
-    let known = said.get(&key);
-    let again = known.is_none_or(|(at, before)| *before != words && clock::since(now, *at) >= NEWS);
-    if again {
-        said.insert(key, (now, words.to_owned()));
+/// What was said last about each object for each reason, and when.
+#[derive(Debug, Default)]
+struct Memory {
+    said: BTreeMap<(Name, &'static str), (Timestamp, String)>,
+    /// When what is too old was last thrown away.
+    cleared: Timestamp,
+}
+
+impl Memory {
+    fn hear(&mut self, about: &Name, reason: &'static str, words: &str, now: Timestamp) -> News {
+        if clock::since(now, self.cleared) >= NEWS {
+            self.said
+                .retain(|_, (at, _)| clock::since(now, *at) < DEDUPE);
+            self.cleared = now;
+        }
+        let key = (about.clone(), reason);
+        match self.said.get(&key) {
+            Some((at, before)) if clock::since(now, *at) < DEDUPE && before == words => News::Known,
+            Some((at, before)) if clock::since(now, *at) < NEWS && before != words => News::TooSoon,
+            _ => {
+                self.said.insert(key, (now, words.to_owned()));
+                News::Said
+            }
+        }
     }
-    again
+
+    fn forget(&mut self, about: &Name, reason: &'static str) {
+        self.said.remove(&(about.clone(), reason));
+    }
 }
 
 /// Writes events. Cheap to clone; never waits.
 #[derive(Clone)]
 pub struct Events {
     sender: mpsc::Sender<Event>,
-    said: Arc<Mutex<Said>>,
+    memory: Arc<Mutex<Memory>>,
     clock: SharedClock,
     source: &'static str,
 }
@@ -92,7 +113,7 @@ impl Events {
         });
         Events {
             sender,
-            said: Arc::default(),
+            memory: Arc::default(),
             clock,
             source,
         }
@@ -107,19 +128,31 @@ impl Events {
         }
     }
 
-    /// Says something about an object, unless it was said a moment ago.
-    pub fn say(&self, about: &ObjectRef, severity: Severity, reason: &'static str, message: &str) {
+    /// Says something about an object, unless it was said a moment ago. Whoever gets `false` was not heard, because of
+    /// what was said just before, and may say it again later.
+    pub fn say(
+        &self,
+        about: &ObjectRef,
+        severity: Severity,
+        reason: &'static str,
+        message: &str,
+    ) -> bool {
         let now = self.clock.now();
-        {
-            let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-            if !is_news(&mut said, &about.uid, reason, &cut(message), now) {
-                return;
-            }
+        let news = self.memory().hear(&about.uid, reason, &cut(message), now);
+        if news != News::Said {
+            return news == News::Known;
         }
         let event = self.render(about, severity, reason, message, now);
-        if self.sender.try_send(event).is_err() {
+        let sent = self.sender.try_send(event).is_ok();
+        if !sent {
             debug!(reason, "too many events: one was dropped");
+            self.memory().forget(&about.uid, reason);
         }
+        sent
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn render(
@@ -183,14 +216,15 @@ mod tests {
 
     #[test]
     fn the_same_is_not_said_twice_and_other_words_wait_a_minute() {
-        let mut said = Said::new();
+        let mut memory = Memory::default();
         let at = |second| Timestamp::from_second(second).unwrap();
-        let mut is = |words, second| is_news(&mut said, &"node".into(), "Kept", words, at(second));
-        assert!(is("not in use yet", 0));
-        assert!(!is("too young", 59));
-        assert!(is("too young", 60));
-        assert!(!is("too young", 359));
-        assert!(is("too young", 360));
+        let mut hear = |words, second| memory.hear(&"node".into(), "Kept", words, at(second));
+        assert_eq!(hear("not in use yet", 0), News::Said);
+        assert_eq!(hear("not in use yet", 59), News::Known);
+        assert_eq!(hear("too young", 59), News::TooSoon);
+        assert_eq!(hear("too young", 60), News::Said);
+        assert_eq!(hear("too young", 359), News::Known);
+        assert_eq!(hear("too young", 360), News::Said);
     }
 
     #[test]

@@ -96,6 +96,7 @@ impl Worker<'_> {
             finalizer: dialect.finalizer(),
             owner: dialect.owner(machine),
             node_labels: dialect.node_labels(machine),
+            shows_phases: dialect.shows_phases(),
             nodes,
             pods,
             attached,
