@@ -144,8 +144,9 @@ impl World {
             settings: Settings {
                 seed: run.seed,
                 // Everything is looked at as it is in production, only less often: hours pass here in a second.
-                disruption_period: Duration::from_secs(40),
-                catalog_period: Duration::from_mins(1),
+                disruption_pause: Duration::from_secs(10),
+                catalog_period: Duration::from_mins(2),
+                notice_period: Duration::from_secs(10),
                 ..Settings::default()
             },
             decide: Some(run.decide.clone().unwrap_or_else(quick)),
