@@ -1,5 +1,6 @@
-//! Kubernetes events: what was decided and why, where users look first. Short, never the same twice within five
-//! minutes, and news of the same kind about the same object not more than once a minute.
+//! Kubernetes events: what was decided and why, where users look first. Short, news of the same kind about the same
+//! object not more than once a minute, and the same again after five minutes, then ten, up to thirty: events live for an
+//! hour, so what lasts can always be seen, and a pod that waits for days does not fill the cluster's memory.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,8 +21,8 @@ use crate::dialect::ObjectRef;
 use crate::names::digest;
 use crate::tasks::Tasks;
 
-/// No object hears the same twice within this.
-const DEDUPE: Duration = Duration::from_mins(5);
+/// No object hears the same twice within this; each time it does, the time doubles up to the longest.
+const DEDUPE: (Duration, Duration) = (Duration::from_mins(5), Duration::from_mins(30));
 /// No object hears of the same reason in other words within this.
 const NEWS: Duration = Duration::from_mins(1);
 /// The longest message.
@@ -40,8 +41,15 @@ pub enum Severity {
     Warning,
 }
 
-/// What was said last about an object for a reason, and when.
-type Said = BTreeMap<(Name, &'static str), (Timestamp, String)>;
+/// What was said last about an object for a reason.
+struct Word {
+    at: Timestamp,
+    words: String,
+    /// How long the same is not said again.
+    wait: Duration,
+}
+
+type Said = BTreeMap<(Name, &'static str), Word>;
 
 /// Whether something is worth saying again.
 fn is_news(
@@ -51,14 +59,23 @@ fn is_news(
     words: &str,
     now: Timestamp,
 ) -> bool {
-    said.retain(|_, (at, _)| clock::since(now, *at) < DEDUPE);
+    // What was not repeated when its time came is over: the next time it is news.
+    said.retain(|_, one| clock::since(now, one.at) < one.wait + DEDUPE.1);
     let key = (about.clone(), reason);
-    let known = said.get(&key);
-    let again = known.is_none_or(|(at, before)| *before != words && clock::since(now, *at) >= NEWS);
-    if again {
-        said.insert(key, (now, words.to_owned()));
+    let (after, wait) = match said.get(&key) {
+        None => (Duration::ZERO, DEDUPE.0),
+        Some(known) if known.words == words => (known.wait, (known.wait * 2).min(DEDUPE.1)),
+        Some(_) => (NEWS, DEDUPE.0),
+    };
+    let due = said
+        .get(&key)
+        .is_none_or(|known| clock::since(now, known.at) >= after);
+    if due {
+        let at = now;
+        let words = words.to_owned();
+        said.insert(key, Word { at, words, wait });
     }
-    again
+    due
 }
 
 /// Writes events. Cheap to clone; never waits.
@@ -182,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_is_not_said_twice_and_other_words_wait_a_minute() {
+    fn the_same_is_said_again_after_a_while_and_other_words_wait_a_minute() {
         let mut said = Said::new();
         let at = |second| Timestamp::from_second(second).unwrap();
         let mut is = |words, second| is_news(&mut said, &"node".into(), "Kept", words, at(second));
@@ -191,6 +208,15 @@ mod tests {
         assert!(is("too young", 60));
         assert!(!is("too young", 359));
         assert!(is("too young", 360));
+        let mut times = Vec::new();
+        for second in (400..10_000).step_by(10) {
+            if is("too young", second) {
+                times.push(second);
+            }
+        }
+        assert_eq!(times, [960, 2_160, 3_960, 5_760, 7_560, 9_360]);
+        assert!(is("in use", 9_420));
+        assert!(is("in use", 9_720));
     }
 
     #[test]

@@ -100,9 +100,11 @@ struct Inner {
     ledger: Ledger,
     journal: Journal,
     waits: Waits,
+    told: writes::Told,
     violations: Vec<Violation>,
-    /// When Joiner last changed anything.
+    /// When Joiner last changed anything, and what.
     last_write: Timestamp,
+    last_written: String,
 }
 
 /// Watches a world. Cheap to clone; clones are the same auditor.
@@ -121,8 +123,10 @@ impl Auditor {
                 ledger: Ledger::default(),
                 journal: Journal::default(),
                 waits: Waits::default(),
+                told: writes::Told::default(),
                 violations: Vec::new(),
                 last_write: Timestamp::MIN,
+                last_written: String::new(),
             })),
         }
     }
@@ -213,6 +217,11 @@ impl Auditor {
         Duration::try_from(now.duration_since(last)).unwrap_or_default()
     }
 
+    /// What Joiner changed last, leases apart.
+    pub fn last_written(&self) -> String {
+        self.lock().last_written.clone()
+    }
+
     /// How many machines were bought so far.
     pub fn bought(&self) -> u64 {
         self.lock().ledger.bought
@@ -230,8 +239,9 @@ impl Inner {
             .collect();
         findings.extend(purchases::judge_commit(&self.ledger, commit));
         findings.extend(removals::judge_commit(&self.ledger, commit));
-        if let Some(finding) = writes::at_rest(commit) {
+        if let Some(finding) = writes::at_rest(&mut self.told, commit) {
             self.last_write = commit.at;
+            self.last_written.clone_from(&finding.message);
             if matches!(self.phase, Phase::Rest(_)) {
                 findings.push(finding);
             }

@@ -324,7 +324,10 @@ impl World {
             if Instant::now() >= end {
                 self.auditor.must_have_settled(self.now());
                 if self.auditor.clean() {
-                    let message = format!("{SETTLE:?} after the storm things are still written");
+                    let message = format!(
+                        "{SETTLE:?} after the storm things are still written: {}",
+                        self.auditor.last_written()
+                    );
                     self.auditor
                         .report(self.now(), Invariant::Rest, message, Vec::new());
                 }

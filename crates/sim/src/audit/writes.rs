@@ -1,5 +1,9 @@
 //! Who may write what: Joiner its own objects, and of others only what is its part.
 
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+
 use super::journal::subject;
 use super::ledger::Ledger;
 use super::{AuditOptions, Finding, Invariant};
@@ -69,10 +73,30 @@ pub(super) fn judge(
     Some(Finding::new(invariant, message, about))
 }
 
+/// Events are forgotten after an hour: what still holds may be told again in time for that, and no sooner.
+const TOLD_AGAIN: SignedDuration = SignedDuration::from_mins(25);
+/// What was told about whom, for which reason, in which words, and when last.
+pub(super) type Told = BTreeMap<(String, String, String), Timestamp>;
+
+/// Whether an event only repeats an old one so that it is not forgotten.
+fn reminds(told: &mut Told, commit: &Commit<'_>) -> bool {
+    if !commit.resource.starts_with("events") {
+        return false;
+    }
+    let object = commit.object;
+    let key = (
+        object.text(&["involvedObject", "uid"]).to_owned(),
+        object.text(&["reason"]).to_owned(),
+        object.text(&["message"]).to_owned(),
+    );
+    let last = told.insert(key, commit.at);
+    last.is_some_and(|last| commit.at.duration_since(last) >= TOLD_AGAIN)
+}
+
 /// What must not have been written at rest. Leases are renewed for ever.
-pub(super) fn at_rest(commit: &Commit<'_>) -> Option<Finding> {
+pub(super) fn at_rest(told: &mut Told, commit: &Commit<'_>) -> Option<Finding> {
     let asked = commit.asked?;
-    if commit.resource == "leases.coordination.k8s.io" {
+    if commit.resource == "leases.coordination.k8s.io" || reminds(told, commit) {
         return None;
     }
     let what = if commit.resource.starts_with("events") {
