@@ -215,6 +215,17 @@ impl World {
     }
 
     async fn live(mut self) -> Outcome {
+        let auditor = self.auditor.clone();
+        tokio::select! {
+            biased;
+            () = auditor.stuck() => {}
+            () = self.pass() => {}
+        }
+        self.end().await
+    }
+
+    /// From the first hour to the last.
+    async fn pass(&mut self) {
         self.storm().await;
         if self.auditor.clean() {
             self.calm();
@@ -224,7 +235,6 @@ impl World {
             self.auditor.rest(self.now());
             tokio::time::sleep(REST).await;
         }
-        self.end().await
     }
 
     /// Things happen and go wrong.
@@ -361,6 +371,8 @@ impl World {
                 .map(|violation| Violated::new(violation, start))
                 .collect(),
         };
+        // The cluster first: if it works in circles, no time passes for those who wait before they end.
+        self.cluster.stop().await;
         self.stop.send_replace(true);
         for instance in self.instances {
             // A process that panicked is reported by its own.
@@ -369,7 +381,6 @@ impl World {
         for cloud in &self.clouds {
             cloud.task.abort();
         }
-        self.cluster.stop().await;
         outcome
     }
 }
