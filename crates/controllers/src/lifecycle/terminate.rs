@@ -89,6 +89,10 @@ fn empty(machine: &MachineRecord, observed: &Observed, node: &NodeRecord) -> Opt
     change.taint_time = Some(now);
     let label: (Name, Name) = (NO_LOAD_BALANCER.into(), "karpenter".into());
     change.ensure_labels(node, [(&label.0, &label.1)]);
+    if !node.owners.contains(&machine.uid.0) {
+        // It was never registered. When its machine is gone, nothing else tells a later process whose node it was.
+        change.owner = Some(observed.owner.clone());
+    }
     if !change.is_empty() {
         return Some(Step::Node(Box::new(change)));
     }

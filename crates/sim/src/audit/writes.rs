@@ -73,8 +73,9 @@ pub(super) fn judge(
     Some(Finding::new(invariant, message, about))
 }
 
-/// Events are forgotten after an hour: what still holds may be told again in time for that, and no sooner.
-const TOLD_AGAIN: SignedDuration = SignedDuration::from_mins(25);
+/// Events are forgotten after an hour: of a pod that waits for something that nobody sells, users are told again, as
+/// Karpenter does, and no sooner than this.
+const TOLD_AGAIN: SignedDuration = SignedDuration::from_mins(5);
 /// What was told about whom, for which reason, in which words, and when last.
 pub(super) type Told = BTreeMap<(String, String, String), Timestamp>;
 
