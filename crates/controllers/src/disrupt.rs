@@ -42,6 +42,7 @@ use crate::context::{Context, Decide, Mode};
 use crate::events::Severity;
 use crate::metrics::{Evaluation, Validation, consolidation_type};
 use crate::record::{Intent, Key, MachineRecord};
+use crate::thought::Thought;
 
 /// How often disruptions under way are looked at, and how soon after a change.
 const PROGRESS: Duration = Duration::from_secs(1);
@@ -55,6 +56,7 @@ pub(crate) async fn run(context: Arc<Context>, changed: Arc<Notify>) {
     let mut earliest = Instant::now();
     let mut due = Instant::now();
     let mut reasons = Reasons::default();
+    let mut rest = Thought::default();
     loop {
         tokio::select! {
             biased;
@@ -76,9 +78,9 @@ pub(crate) async fn run(context: Arc<Context>, changed: Arc<Notify>) {
             continue;
         }
         dirty = false;
-        let looked = look(&context, &mut reasons).await;
+        let looked = look(&context, &mut reasons, &mut rest).await;
         let took = now.elapsed();
-        earliest = Instant::now() + (took * SHARE).max(PROGRESS);
+        earliest = Instant::now() + (took * SHARE).max(context.settings.disruption_pause);
         let soonest = looked.map(|at| clock::until(context.now(), at).max(PROGRESS));
         let period = context.settings.disruption_period;
         due = Instant::now() + soonest.map_or(period, |wait| wait.min(period));
@@ -143,18 +145,36 @@ async fn decide(context: &Context, problem: Problem) -> Option<(Problem, Plan)> 
     decided
 }
 
-/// Decides and begins. Says when time alone will change something.
-async fn look(context: &Context, reasons: &mut Reasons) -> Option<Timestamp> {
+/// When time alone changes what becomes of some node.
+fn next_change(plan: &Plan) -> Option<Timestamp> {
+    plan.kept.iter().filter_map(|kept| kept.until).min()
+}
+
+/// Decides and begins. Says when time alone will change something. A cluster in which nothing was to be done, `rest`, is
+/// not thought about again while it stays the same.
+async fn look(context: &Context, reasons: &mut Reasons, rest: &mut Thought) -> Option<Timestamp> {
     let (problem, machines) = snapshot(context);
     if machines.is_empty() {
         return None;
+    }
+    if let Some(plan) = rest.recall(&problem) {
+        return next_change(plan);
     }
     let (problem, plan) = decide(context, problem).await?;
     measure::measure(context, &problem, &plan);
     reasons.learn(context, &plan, &machines);
     reasons.speak(context);
-    let next = plan.kept.iter().filter_map(|kept| kept.until).min();
-    if plan.removals.is_empty() || !context.may_act() {
+    let next = next_change(&plan);
+    if plan.removals.is_empty() {
+        let period = clock::after(context.now(), context.settings.disruption_period);
+        rest.keep(
+            problem,
+            plan,
+            Some(next.map_or(period, |at| at.min(period))),
+        );
+        return next;
+    }
+    if !context.may_act() {
         return next;
     }
     let Some((problem, plan, machines)) = validate(context, problem, plan, machines).await else {

@@ -1,5 +1,6 @@
-//! Kubernetes events: what was decided and why, where users look first. Short, never the same twice within five
-//! minutes, and news of the same kind about the same object not more than once a minute.
+//! Kubernetes events: what was decided and why, where users look first. Short, news of the same kind about the same
+//! object not more than once a minute, and the same again after five minutes, then ten, up to thirty: events live for an
+//! hour, so what lasts can always be seen, and a pod that waits for days does not fill the cluster's memory.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,8 +21,8 @@ use crate::dialect::ObjectRef;
 use crate::names::digest;
 use crate::tasks::Tasks;
 
-/// No object hears the same twice within this.
-const DEDUPE: Duration = Duration::from_mins(5);
+/// No object hears the same twice within this; each time it does, the time doubles up to the longest.
+const DEDUPE: (Duration, Duration) = (Duration::from_mins(5), Duration::from_mins(30));
 /// No object hears of the same reason in other words within this.
 const NEWS: Duration = Duration::from_mins(1);
 /// The longest message.
@@ -45,16 +46,25 @@ pub enum Severity {
 enum News {
     /// It is said.
     Said,
-    /// It was said a moment ago and holds.
+    /// It was said before and holds.
     Known,
     /// Something else was said a moment ago: it has to wait.
     TooSoon,
 }
 
-/// What was said last about each object for each reason, and when.
+/// What was said last about an object for a reason.
+#[derive(Debug)]
+struct Word {
+    at: Timestamp,
+    words: String,
+    /// How long the same is not said again.
+    wait: Duration,
+}
+
+/// What was said last about each object for each reason.
 #[derive(Debug, Default)]
 struct Memory {
-    said: BTreeMap<(Name, &'static str), (Timestamp, String)>,
+    said: BTreeMap<(Name, &'static str), Word>,
     /// When what is too old was last thrown away.
     cleared: Timestamp,
 }
@@ -62,19 +72,30 @@ struct Memory {
 impl Memory {
     fn hear(&mut self, about: &Name, reason: &'static str, words: &str, now: Timestamp) -> News {
         if clock::since(now, self.cleared) >= NEWS {
+            // What was not repeated when its time came is over: the next time it is news.
             self.said
-                .retain(|_, (at, _)| clock::since(now, *at) < DEDUPE);
+                .retain(|_, one| clock::since(now, one.at) < one.wait + DEDUPE.1);
             self.cleared = now;
         }
         let key = (about.clone(), reason);
-        match self.said.get(&key) {
-            Some((at, before)) if clock::since(now, *at) < DEDUPE && before == words => News::Known,
-            Some((at, before)) if clock::since(now, *at) < NEWS && before != words => News::TooSoon,
-            _ => {
-                self.said.insert(key, (now, words.to_owned()));
-                News::Said
+        let wait = match self.said.get(&key) {
+            None => DEDUPE.0,
+            Some(known) if known.words == words => {
+                if clock::since(now, known.at) < known.wait {
+                    return News::Known;
+                }
+                (known.wait * 2).min(DEDUPE.1)
             }
-        }
+            Some(known) if clock::since(now, known.at) < NEWS => return News::TooSoon,
+            Some(_) => DEDUPE.0,
+        };
+        let word = Word {
+            at: now,
+            words: words.to_owned(),
+            wait,
+        };
+        self.said.insert(key, word);
+        News::Said
     }
 
     fn forget(&mut self, about: &Name, reason: &'static str) {
@@ -215,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_is_not_said_twice_and_other_words_wait_a_minute() {
+    fn the_same_is_said_again_ever_more_seldom_and_other_words_wait_a_minute() {
         let mut memory = Memory::default();
         let at = |second| Timestamp::from_second(second).unwrap();
         let mut hear = |words, second| memory.hear(&"node".into(), "Kept", words, at(second));
@@ -225,6 +246,13 @@ mod tests {
         assert_eq!(hear("too young", 60), News::Said);
         assert_eq!(hear("too young", 359), News::Known);
         assert_eq!(hear("too young", 360), News::Said);
+        let times: Vec<i64> = (400..10_000)
+            .step_by(10)
+            .filter(|second| hear("too young", *second) == News::Said)
+            .collect();
+        assert_eq!(times, [960, 2_160, 3_960, 5_760, 7_560, 9_360]);
+        assert_eq!(hear("in use", 9_420), News::Said);
+        assert_eq!(hear("in use", 9_720), News::Said);
     }
 
     #[test]

@@ -114,11 +114,8 @@ fn arrived(
         }
         return Step::Metadata(change);
     }
-    // What has joined runs, whatever the cloud said when it was asked last.
-    let joined = !observed.nodes.is_empty();
     let (truth, reason, message) = match &bought.state {
         MachineState::Running => (Truth::True, "Launched", String::new()),
-        MachineState::Pending(_) if joined => (Truth::True, "Launched", String::new()),
         MachineState::Stopping => (
             Truth::Unknown,
             "Stopping",

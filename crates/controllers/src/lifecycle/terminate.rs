@@ -85,6 +85,10 @@ fn empty(machine: &MachineRecord, observed: &Observed, node: &NodeRecord) -> Opt
     change.ensure_taints(node, &[taint], &[]);
     change.taint_time = Some(now);
     change.ensure_unbalanced(node);
+    if !node.owners.contains(&machine.uid.0) {
+        // It was never registered. When its machine is gone, nothing else tells a later process whose node it was.
+        change.owner = Some(observed.owner.clone());
+    }
     if !change.is_empty() {
         return Some(Step::Node(Box::new(change)));
     }
