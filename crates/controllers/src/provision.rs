@@ -1,6 +1,7 @@
 //! From pods that wait to machine objects that ask for machines.
 
 mod batch;
+mod nominate;
 mod offers;
 mod reasons;
 mod served;
@@ -19,6 +20,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 pub(crate) use batch::Batch;
+pub(crate) use nominate::nominate;
 pub(crate) use offers::{choose, offers};
 pub(crate) use served::Served;
 
@@ -46,6 +48,9 @@ pub(crate) async fn run(context: Arc<Context>, batch: Arc<Batch>) {
         }
         if round(&context).await == Outcome::Unfinished {
             batch.again(AGAIN);
+        }
+        if let Some(wait) = context.served.due(context.now()) {
+            batch.again(wait);
         }
     }
 }
@@ -85,6 +90,7 @@ async fn round(context: &Context) -> Outcome {
     let _buying = context.purchasing.lock().await;
     let now = context.now();
     hold_what_does_not_help(context, now);
+    nominate::take_back(context, now).await;
     let snapshot = {
         let world = context.view.read();
         let terms = crate::terms::terms(context, &world, now);
@@ -176,11 +182,14 @@ fn remember(
             continue;
         };
         let pods = launch.pods.iter();
-        let uids = pods
+        let pods = pods
             .filter_map(|pod| reasons::pod_key(pod, pending))
-            .filter_map(|key| world.pods.get(&key).map(|pod| pod.uid.clone()))
+            .filter_map(|key| Some((world.pods.get(&key)?.uid.clone(), key)))
             .collect();
-        context.served.sold(&machine.key, &launch.pool, uids);
+        let several = made.len() > 1;
+        context
+            .served
+            .sold(&machine.key, &launch.pool, pods, several);
     }
 }
 

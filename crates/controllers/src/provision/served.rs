@@ -1,8 +1,8 @@
-//! Which pods machines were bought for: if a pod still waits although its machine is in use, buying the same again will
-//! not help it.
+//! Which pods machines were bought for. Until they have had time to get there, their room is taken and nothing else is
+//! bought for them; if a pod still waits although its machine is in use, buying the same again will not help it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -10,8 +10,9 @@ use joiner_core::name::Name;
 
 use crate::clock;
 use crate::record::{Key, MachineRecord};
+use crate::view::pods::PodKey;
 
-/// How long after its machine came into use a pod must have been bound.
+/// How long after its machine came into use, or another pod of the same machine was bound, a pod must have been bound.
 const GRACE: Duration = Duration::from_secs(15);
 /// How many machines may turn out to be of no use to a pod before its pool waits.
 pub(super) const PATIENCE: usize = 2;
@@ -19,8 +20,19 @@ pub(super) const PATIENCE: usize = 2;
 #[derive(Clone, Debug)]
 struct Sale {
     pool: Name,
-    pods: BTreeSet<Name>,
+    /// By identity.
+    pods: BTreeMap<Name, PodKey>,
+    /// Its pods are yet to be told to the scheduler.
+    untold: bool,
     in_use: Option<Timestamp>,
+}
+
+impl Sale {
+    /// Whether its pods have had their time.
+    fn late(&self, now: Timestamp) -> bool {
+        self.in_use
+            .is_some_and(|since| clock::since(now, since) >= GRACE)
+    }
 }
 
 /// Machines that were bought for pods that still wait, by machine.
@@ -38,41 +50,84 @@ pub(super) struct Miss {
 }
 
 impl Served {
-    /// A machine was bought for pods.
-    pub(super) fn sold(&self, machine: &Key, pool: &Name, pods: BTreeSet<Name>) {
+    fn sales(&self) -> MutexGuard<'_, BTreeMap<Key, Sale>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A machine was bought for pods. If several were bought at once, which pod goes where matters.
+    pub(super) fn sold(
+        &self,
+        machine: &Key,
+        pool: &Name,
+        pods: BTreeMap<Name, PodKey>,
+        one_of_several: bool,
+    ) {
         let sale = Sale {
             pool: pool.clone(),
             pods,
+            untold: one_of_several,
             in_use: None,
         };
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.insert(machine.clone(), sale);
+        self.sales().insert(machine.clone(), sale);
     }
 
-    /// A machine has changed.
-    pub(crate) fn saw(&self, machine: &MachineRecord, now: Timestamp) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(sale) = all.get_mut(&machine.key)
-            && machine.initialized()
-        {
-            sale.in_use.get_or_insert(now);
+    /// A machine has changed. Whether its pods can go there from now on.
+    pub(crate) fn saw(&self, machine: &MachineRecord, now: Timestamp) -> bool {
+        match self.sales().get_mut(&machine.key) {
+            Some(sale) if machine.initialized() && sale.in_use.is_none() => {
+                sale.in_use = Some(now);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// How long until the next pods have had their time.
+    pub(crate) fn due(&self, now: Timestamp) -> Option<Duration> {
+        let sales = self.sales();
+        let ends = sales.values().filter(|sale| !sale.late(now));
+        ends.filter_map(|sale| Some(clock::until(now, clock::after(sale.in_use?, GRACE))))
+            .min()
+    }
+
+    /// The machine that each pod is about to go to, by the pod's identity.
+    pub(crate) fn promises(&self, now: Timestamp) -> BTreeMap<Name, Key> {
+        let sales = self.sales();
+        let open = sales.iter().filter(|(_, sale)| !sale.late(now));
+        open.flat_map(|(machine, sale)| {
+            let pods = sale.pods.keys();
+            pods.map(move |pod| (pod.clone(), machine.clone()))
+        })
+        .collect()
+    }
+
+    /// The pods that the scheduler should be told to put on this machine, once.
+    pub(crate) fn tell(&self, machine: &Key) -> BTreeMap<Name, PodKey> {
+        match self.sales().get_mut(machine) {
+            Some(sale) if sale.untold => {
+                sale.untold = false;
+                sale.pods.clone()
+            }
+            _ => BTreeMap::new(),
         }
     }
 
     /// Forgets pods that wait no longer; tells which pools do not help theirs.
     pub(super) fn misses(&self, waiting: &BTreeSet<Name>, now: Timestamp) -> Vec<Miss> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.sales();
         all.retain(|_, sale| {
-            sale.pods.retain(|pod| waiting.contains(pod));
+            let before = sale.pods.len();
+            sale.pods.retain(|pod, _| waiting.contains(pod));
+            // The scheduler is at it: whoever is next in its queue gets as long as the first.
+            if sale.pods.len() < before && !sale.late(now) {
+                sale.in_use = sale.in_use.map(|_| now);
+            }
             !sale.pods.is_empty()
         });
         let mut counts: BTreeMap<(Name, Name), usize> = BTreeMap::new();
-        for sale in all.values() {
-            let late = |since| clock::since(now, since) >= GRACE;
-            if sale.in_use.is_some_and(late) {
-                for pod in &sale.pods {
-                    *counts.entry((sale.pool.clone(), pod.clone())).or_default() += 1;
-                }
+        for sale in all.values().filter(|sale| sale.late(now)) {
+            for pod in sale.pods.keys() {
+                *counts.entry((sale.pool.clone(), pod.clone())).or_default() += 1;
             }
         }
         let mut worst: BTreeMap<Name, Miss> = BTreeMap::new();
@@ -92,11 +147,81 @@ impl Served {
 
     /// How many machines are remembered.
     pub fn len(&self) -> usize {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.sales().len()
     }
 
     /// Whether none is.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap_or_default()
+    }
+
+    fn key(name: &str) -> Key {
+        Key {
+            dialect: "karpenter",
+            namespace: "".into(),
+            name: name.into(),
+        }
+    }
+
+    /// A machine that was bought for pods, in use since the epoch.
+    fn served(pods: &[&str]) -> Served {
+        let served = Served::default();
+        let pods = pods.iter().map(|name| {
+            let key = PodKey {
+                namespace: "default".into(),
+                name: (*name).into(),
+            };
+            (Name::from(*name), key)
+        });
+        served.sold(&key("m"), &"pool".into(), pods.collect(), true);
+        served
+    }
+
+    fn in_use(served: &Served, since: i64) {
+        if let Some(sale) = served.sales().get_mut(&key("m")) {
+            sale.in_use = Some(at(since));
+        }
+    }
+
+    fn waiting(pods: &[&str]) -> BTreeSet<Name> {
+        pods.iter().map(|name| Name::from(*name)).collect()
+    }
+
+    #[test]
+    fn a_place_is_promised_from_the_purchase_until_the_pods_have_had_their_time() {
+        let served = served(&["a", "b"]);
+        assert_eq!(served.promises(at(900)).len(), 2);
+        assert_eq!(served.due(at(900)), None);
+        in_use(&served, 1000);
+        assert_eq!(served.due(at(1005)), Some(Duration::from_secs(10)));
+        assert_eq!(served.promises(at(1014)).len(), 2);
+        assert!(served.promises(at(1015)).is_empty());
+    }
+
+    #[test]
+    fn a_pod_that_is_bound_gives_the_others_more_time() {
+        let served = served(&["a", "b"]);
+        in_use(&served, 1000);
+        assert!(served.misses(&waiting(&["b"]), at(1010)).is_empty());
+        assert_eq!(served.promises(at(1020)).len(), 1);
+        let misses = served.misses(&waiting(&["b"]), at(1025));
+        assert_eq!(misses.len(), 1);
+        assert!(served.promises(at(1025)).is_empty());
+    }
+
+    #[test]
+    fn the_scheduler_is_told_once() {
+        let served = served(&["a"]);
+        assert_eq!(served.tell(&key("m")).len(), 1);
+        assert!(served.tell(&key("m")).is_empty());
     }
 }

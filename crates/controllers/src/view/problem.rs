@@ -26,6 +26,8 @@ pub struct Terms {
     pub closed: BTreeMap<Name, String>,
     /// Room to be kept free: pods that are not there, and how many.
     pub buffers: Vec<(Name, Arc<PodSpec>, u32)>,
+    /// Pods that are about to go to a machine that was bought for them, by identity.
+    pub promises: BTreeMap<Name, Key>,
     /// The node that we run on: whoever takes it away takes away the one that would finish the job.
     pub own_node: Option<Name>,
     /// How to decide.
@@ -49,8 +51,8 @@ impl World {
     /// The problem as it stands.
     pub fn problem(&self, terms: &Terms, now: Timestamp) -> Snapshot {
         let mut snapshot = Snapshot::default();
-        self.add_pods(terms, &mut snapshot);
-        self.add_nodes(terms, now, &mut snapshot);
+        let coming = self.add_pods(terms, &mut snapshot);
+        self.add_nodes(terms, now, coming, &mut snapshot);
         let problem = &mut snapshot.problem;
         problem.now = Some(now);
         problem.catalogs = terms.catalogs.values().map(|one| (**one).clone()).collect();
@@ -79,8 +81,18 @@ impl World {
         snapshot
     }
 
-    fn add_pods(&self, terms: &Terms, snapshot: &mut Snapshot) {
+    /// Adds the pods that wait. Returns those that need not, by the machine that was bought for them.
+    fn add_pods(&self, terms: &Terms, snapshot: &mut Snapshot) -> BTreeMap<Key, Vec<&PodRecord>> {
+        let mut coming: BTreeMap<Key, Vec<&PodRecord>> = BTreeMap::new();
         for record in self.pods.iter().filter(|pod| pod.provisionable()) {
+            let promised = terms.promises.get(&record.uid);
+            if let Some(machine) = promised.and_then(|key| self.machines.get(key))
+                && machine.deleting.is_none()
+                && machine.intent().is_none()
+            {
+                coming.entry(machine.key.clone()).or_default().push(record);
+                continue;
+            }
             if record.resource_claims {
                 let reason = "it asks for devices by resource claim, which no pool can promise";
                 snapshot
@@ -109,9 +121,21 @@ impl World {
             });
             snapshot.pending.push(None);
         }
+        coming
     }
 
-    fn add_nodes(&self, terms: &Terms, now: Timestamp, snapshot: &mut Snapshot) {
+    fn add_nodes(
+        &self,
+        terms: &Terms,
+        now: Timestamp,
+        mut coming: BTreeMap<Key, Vec<&PodRecord>>,
+        snapshot: &mut Snapshot,
+    ) {
+        let mut coming_to = |machine: &MachineRecord| {
+            let pods = coming.remove(&machine.key).unwrap_or_default();
+            let pods = pods.into_iter().map(|pod| self.bound(pod, now));
+            pods.collect::<Vec<Pod>>()
+        };
         let waiting: Vec<&Arc<MachineRecord>> = self
             .machines
             .iter()
@@ -146,12 +170,17 @@ impl World {
             let pods = pods.map(|pod| self.bound(pod, now)).collect();
             let mut lowered = self.lower_node(node, machine.map(AsRef::as_ref), terms, now);
             lowered.pods = pods;
+            if let Some(machine) = machine {
+                lowered.pods.extend(coming_to(machine));
+            }
             snapshot.problem.nodes.push(lowered);
         }
         for machine in waiting {
             let name: Name = machine.key.to_string().into();
             snapshot.machines.insert(name.clone(), machine.key.clone());
-            snapshot.problem.nodes.push(in_flight(machine, name, terms));
+            let mut node = in_flight(machine, name, terms);
+            node.pods = coming_to(machine);
+            snapshot.problem.nodes.push(node);
         }
     }
 
