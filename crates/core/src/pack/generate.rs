@@ -16,6 +16,10 @@ const PER_ROUND: usize = 12;
 /// Fillings looked at for one machine before the best so far will do, times lots: where there are few, all of them can
 /// be looked at.
 const MAX_NODES: usize = 60_000;
+/// So few lots that fillings of them can be looked through.
+const FEW_LOTS: usize = 16;
+/// Beginnings of fillings that are kept where there are more.
+const BEGINNINGS: usize = 16;
 /// The same for all machines together and each pod, when it has to be proven that none is better.
 const PROOF_NODES: u64 = 150;
 /// How much work one program is worth for each pod, in numbers of its tableau changed: to pack, and for a bound.
@@ -68,6 +72,11 @@ fn effort(left: &[u32], each: u64) -> u64 {
     pods.min(MANY_PODS) * each
 }
 
+/// How many beginnings of fillings are kept: few lots can be looked through as they are.
+fn width(lots: usize) -> usize {
+    if lots > FEW_LOTS { BEGINNINGS } else { 0 }
+}
+
 /// Dollars, so that numbers of a program are of one size.
 fn price(context: &Context<'_, '_>, column: u32) -> f64 {
     context.compiled.columns[column as usize].cost as f64 / 1e9
@@ -104,11 +113,8 @@ pub(crate) fn pack(
         }
         let mut program = Program::new(context, packing, &lots, &left, &columns, patterns);
         let share = if market.is_none() { FIRST_SHARE } else { 100 };
-        let solution = program.solve(
-            context,
-            packing,
-            (effort * share / 100).saturating_sub(spent),
-        );
+        let most = (effort * share / 100).saturating_sub(spent);
+        let solution = program.solve(context, packing, most);
         spent += program.spent();
         if market.is_none() {
             let values = &solution.point;
@@ -188,7 +194,7 @@ impl Market {
             let cost = price(context, *column);
             let least = cost * BARGAIN_FILLED;
             let filler = Filler::new(context, lots, left, values, *column, least);
-            let found = filler.and_then(|filler| filler.search(nodes).0);
+            let found = filler.and_then(|filler| filler.search(nodes, width(lots.len())).0);
             let column = *column;
             let ratio = found.map(|counts| value(&Pattern { column, counts }, values) / cost);
             if let Some(ratio) = ratio
@@ -197,7 +203,8 @@ impl Market {
                 worst = ratio;
             }
             // The others in the order of what their room could be worth.
-            bargains.push((ratio.unwrap_or(BARGAIN_FILLED * potential.min(1.0)), column));
+            let unfilled = BARGAIN_FILLED * potential.min(1.0);
+            bargains.push((ratio.unwrap_or(unfilled), column));
         }
         bargains.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
         let mut worth = appraisal.worth.clone();
@@ -304,7 +311,7 @@ impl<'a> Program<'a> {
             let filler = Filler::new(context, lots, left, &solution.point, column, least);
             self.looked += PREPARATION * lots.len() as u64;
             let Some(filler) = filler else { continue };
-            let (counts, looked_at) = filler.search(nodes);
+            let (counts, looked_at) = filler.search(nodes, width(lots.len()));
             self.looked += LOOK * u64::from(looked_at);
             let Some(counts) = counts else { continue };
             let pattern = Pattern { column, counts };
@@ -359,18 +366,17 @@ pub(crate) fn bound(context: &Context<'_, '_>, known: Option<Vec<f64>>) -> f64 {
         .iter()
         .map(|(_, column)| *column)
         .collect();
-    let values = match known {
-        Some(nanos) => nanos.into_iter().map(|value| value / 1e9).collect(),
-        None => {
-            let bargains = appraisal.bargains.iter();
-            let promising = bargains
-                .take_while(|(potential, _)| *potential >= BARGAIN)
-                .count();
-            let effort = effort(&left, PROOF_EFFORT).min(MOST_PROOF_EFFORT);
-            let (packing, first) = (context.empty(), &columns[..promising]);
-            let mut program = Program::new(context, &packing, &lots, &left, first, Vec::new());
-            program.solve(context, &packing, effort).point
-        }
+    let values: Vec<f64> = if let Some(nanos) = known {
+        nanos.into_iter().map(|value| value / 1e9).collect()
+    } else {
+        let bargains = appraisal.bargains.iter();
+        let promising = bargains
+            .take_while(|(potential, _)| *potential >= BARGAIN)
+            .count();
+        let effort = effort(&left, PROOF_EFFORT).min(MOST_PROOF_EFFORT);
+        let (packing, first) = (context.empty(), &columns[..promising]);
+        let mut program = Program::new(context, &packing, &lots, &left, first, Vec::new());
+        program.solve(context, &packing, effort).point
     };
     let mut worst = 1.0;
     let mut budget = effort(&left, PROOF_NODES).min(MOST_PROOF_NODES) as u32;
@@ -385,7 +391,7 @@ pub(crate) fn bound(context: &Context<'_, '_>, known: Option<Vec<f64>>) -> f64 {
         let ceiling = filler.ceiling();
         // One machine that is hard to judge must leave something for the others.
         let share = budget / 4 + 1;
-        let (found, looked_at) = filler.search(share);
+        let (found, looked_at) = filler.search(share, 0);
         let most = if looked_at > share {
             Some(ceiling)
         } else {

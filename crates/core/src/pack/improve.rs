@@ -394,7 +394,7 @@ impl Improver {
         let left: Vec<u32> = lots.iter().map(|lot| self.loose[*lot as usize]).collect();
         let mut filling = Filling::default();
         let filler = Filler::new(context, &lots, &left, &values, column, 0.0);
-        let counts = filler.and_then(|filler| filler.search(LOOKS).0);
+        let counts = filler.and_then(|filler| filler.search(LOOKS, 0).0);
         for (lot, count) in lots.iter().zip(counts.into_iter().flatten()) {
             if count > 0 {
                 filling.picks.push((*lot, count));

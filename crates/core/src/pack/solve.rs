@@ -303,8 +303,10 @@ impl<'a, 'p> Anytime<'a, 'p> {
         if crowded {
             strategies.push(Strategy::BestFit);
         }
-        // Where hosts are what is scarce, many machines are filled to compare and few are worth it.
-        if few || !crowded {
+        // Where hosts are what is scarce, many machines are filled to compare and few are worth it. Of many pods that
+        // may go anywhere, mixtures fill machines better.
+        let many = lots.len() > MANY_LOTS && apart == 0;
+        if few || !(crowded || many) {
             strategies.push(Strategy::Patterns(Taste::Large));
         }
         if few || apart == 0 {

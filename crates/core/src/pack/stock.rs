@@ -22,9 +22,9 @@ pub(crate) enum Taste {
 }
 
 /// Exchanges of single pods in one filling.
-const EXCHANGES: usize = 8;
+const EXCHANGES: usize = 4;
 /// Pods looked at in the place of one.
-const LOOKED_AT: usize = 48;
+const LOOKED_AT: usize = 16;
 
 /// Pods worth less than this share of what a slot of the machine costs are left for the end.
 const SMALL: f64 = 0.4;
