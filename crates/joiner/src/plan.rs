@@ -54,23 +54,30 @@ pub(crate) fn options(args: &SolverArgs) -> Options {
 /// Solves as often as asked; the plan is the last one, the time the median.
 fn solve(problem: &Problem, args: &PlanArgs) -> (Plan, Measurements) {
     let mut times = Vec::new();
+    let mut efforts = Vec::new();
     let mut plan = Plan::default();
     for _ in 0..args.runs {
-        let start = Instant::now();
+        let (start, before) = (Instant::now(), measure::cpu_ms());
         plan = solve_once(problem, args, start);
         times.push(start.elapsed().as_secs_f64() * 1000.0);
+        efforts.push(measure::cpu_ms() - before);
     }
-    let mut sorted = times.clone();
-    sorted.sort_by(f64::total_cmp);
     let measurements = Measurements {
         runs: args.runs,
-        solve_ms: sorted.get(sorted.len() / 2).copied().unwrap_or_default(),
+        solve_ms: median(&times),
         solve_ms_all: times,
+        solve_cpu_ms: median(&efforts),
         peak_rss_mib: measure::peak_rss_mib(),
         concurrency: args.solver.threads,
         ..Measurements::default()
     };
     (plan, measurements)
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or_default()
 }
 
 fn solve_once(problem: &Problem, args: &PlanArgs, start: Instant) -> Plan {

@@ -4,16 +4,20 @@
 //! scheduler on them and judges solutions. Without it there is nothing to compare with; `cargo bench` needs nothing.
 
 mod row;
+mod seeds;
+mod summary;
 mod tools;
 mod trace;
 
+use std::fs;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::Args;
 
-use self::row::Row;
+use self::row::{Group, Row};
+use self::seeds::Seeds;
 use self::tools::Tools;
 
 /// What to run.
@@ -35,60 +39,120 @@ pub(crate) struct BenchArgs {
     /// Numbers of instance types.
     #[arg(long, value_delimiter = ',', default_value = "400")]
     types: Vec<u32>,
-    /// Seeds of the generator.
+    /// Seeds of the generator: numbers and ranges such as 1-20.
     #[arg(long, value_delimiter = ',', default_value = "1")]
-    seeds: Vec<u32>,
+    seeds: Vec<Seeds>,
     /// Run Karpenter too.
     #[arg(long)]
     karpenter: bool,
+    /// Run Karpenter on the first N seeds only: it takes most of the time.
+    #[arg(long, value_name = "N", requires = "karpenter")]
+    karpenter_seeds: Option<usize>,
+    /// Run Karpenter on problems of at most so many pods.
+    #[arg(long, value_name = "PODS", requires = "karpenter")]
+    karpenter_pods: Option<u32>,
+    /// Stop Karpenter after this time, as its provisioner does after 1m; what it has placed by then counts.
+    #[arg(long, value_name = "TIME", requires = "karpenter")]
+    karpenter_timeout: Option<String>,
     /// Pods of a real cluster, as CSV with `cpu_milli`, `memory_mib` and `num_gpu`; needs --catalog.
     #[arg(long, value_name = "CSV", value_delimiter = ',', requires = "catalog")]
     trace: Vec<PathBuf>,
     /// Real machine types with prices, as JSON.
     #[arg(long, value_name = "JSON")]
     catalog: Option<PathBuf>,
+    /// For each of these seeds another trace like each one given: as many of its pods, drawn with replacement.
+    #[arg(
+        long,
+        value_name = "SEEDS",
+        value_delimiter = ',',
+        requires = "catalog"
+    )]
+    resample: Vec<Seeds>,
     /// Further arguments for `joiner plan`, such as "--steps 1000".
     #[arg(long, default_value = "", allow_hyphen_values = true)]
     joiner_args: String,
     /// Leave generated problems out, and run traces only.
     #[arg(long)]
     traces_only: bool,
+    /// Write the table to this file too.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
 }
 
 pub(crate) fn run(args: &BenchArgs) -> Result<()> {
     let tools = Tools::build(&args.referee, args.karpenter)?;
     let mut rows = Vec::new();
     if !args.traces_only {
-        for kind in &args.kinds {
-            for types in &args.types {
-                for pods in &args.pods {
-                    for seed in &args.seeds {
-                        let problem = tools.generate(kind, *pods, *types, *seed)?;
-                        rows.push(measure(&tools, args, &problem)?);
-                    }
-                }
-            }
-        }
+        generated(&tools, args, &mut rows)?;
     }
     if let Some(catalog) = &args.catalog {
         for trace in &args.trace {
-            let problem = trace::convert(trace, catalog, tools.folder())
+            traced(&tools, args, trace, catalog, &mut rows)
                 .with_context(|| format!("converting {}", trace.display()))?;
-            rows.push(measure(&tools, args, &problem)?);
         }
     }
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{}", row::table(&rows))?;
+    let table = summary::table(&rows).to_string();
+    writeln!(std::io::stdout(), "{table}")?;
+    if let Some(path) = &args.out {
+        fs::write(path, table + "\n").with_context(|| format!("writing {}", path.display()))?;
+    }
     let bad = rows.iter().filter(|row| !row.good()).count();
     anyhow::ensure!(
         bad == 0,
-        "{bad} of {} rows are not as good as Karpenter's or not valid",
+        "{bad} of {} plans are not as good as Karpenter's or not valid",
         rows.len()
     );
     Ok(())
 }
 
-fn measure(tools: &Tools, args: &BenchArgs, problem: &std::path::Path) -> Result<Row> {
+/// Problems of the referee's generator.
+fn generated(tools: &Tools, args: &BenchArgs, rows: &mut Vec<Row>) -> Result<()> {
+    let most = args.karpenter_pods.unwrap_or(u32::MAX);
+    let first = args.karpenter_seeds.unwrap_or(usize::MAX);
+    for kind in &args.kinds {
+        for types in &args.types {
+            for pods in &args.pods {
+                let group = Group::new(kind, Some(*types));
+                for (position, seed) in seeds::all(&args.seeds).enumerate() {
+                    let problem = tools.generate(kind, *pods, *types, seed)?;
+                    let beside = args.karpenter && position < first && *pods <= most;
+                    rows.push(measure(tools, args, &group, &problem, beside)?);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A trace, and others like it.
+fn traced(
+    tools: &Tools,
+    args: &BenchArgs,
+    path: &Path,
+    catalog: &Path,
+    rows: &mut Vec<Row>,
+) -> Result<()> {
+    let trace = trace::Trace::read(path, catalog)?;
+    let problem = trace.write(tools.folder(), None)?;
+    let group = Group::new(trace.name(), None);
+    rows.push(measure(tools, args, &group, &problem, args.karpenter)?);
+    let first = args.karpenter_seeds.unwrap_or(usize::MAX);
+    let group = Group::new(&format!("{}, resampled", trace.name()), None);
+    for (position, seed) in seeds::all(&args.resample).enumerate() {
+        let problem = trace.write(tools.folder(), Some(seed))?;
+        let beside = args.karpenter && position < first;
+        rows.push(measure(tools, args, &group, &problem, beside)?);
+    }
+    Ok(())
+}
+
+fn measure(
+    tools: &Tools,
+    args: &BenchArgs,
+    group: &Group,
+    problem: &Path,
+    beside: bool,
+) -> Result<Row> {
     let mut more: Vec<&str> = args.joiner_args.split_whitespace().collect();
     let joiner = tools.joiner(problem, "joiner", &more)?;
     more.extend(["--steps", "0"]);
@@ -97,12 +161,13 @@ fn measure(tools: &Tools, args: &BenchArgs, problem: &std::path::Path) -> Result
     } else {
         Some(tools.joiner(problem, "first", &more)?)
     };
-    let karpenter = if args.karpenter {
-        Some(tools.karpenter(problem)?)
+    let karpenter = if beside {
+        Some(tools.karpenter(problem, args.karpenter_timeout.as_deref())?)
     } else {
         None
     };
     let row = Row {
+        group: group.clone(),
         joiner,
         first,
         karpenter,

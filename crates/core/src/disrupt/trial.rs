@@ -50,7 +50,7 @@ pub(super) enum Care {
 /// With fewer nodes to take away every trial is made carefully: it costs little, and little decides.
 const ROUGH_FROM: usize = 40;
 /// Steps that a rough trial of fewer nodes is worth: some ways to pack, and no search.
-const ROUGH_STEPS: u64 = 4;
+const ROUGH_STEPS: u64 = 5;
 
 /// Makes trials on one compiled problem.
 pub(super) struct Trials<'c, 'p> {

@@ -28,10 +28,10 @@ impl Bits {
         }
     }
 
-    /// Whether every member is one of `other`.
-    pub(crate) fn is_within(&self, other: &Bits) -> bool {
-        let mut words = self.0.iter().zip(&other.0);
-        words.all(|(mine, theirs)| mine & !theirs == 0)
+    pub(crate) fn unite(&mut self, other: &Bits) {
+        for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
+            *mine |= theirs;
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -77,6 +77,8 @@ mod tests {
         let mut both = a.clone();
         both.intersect(&b);
         assert_eq!(both.iter().collect::<Vec<_>>(), [69]);
+        both.unite(&a);
+        assert_eq!(both, a);
         assert!(Bits::empty(70).is_empty());
     }
 }

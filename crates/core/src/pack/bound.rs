@@ -6,7 +6,8 @@ use super::appraisal::{Appraisal, SCARCE_COPIES};
 use super::assign::{Assignment, Lot};
 use super::bins::{Context, Packing};
 use super::compile::Compiled;
-use super::generate;
+use super::generate::{self, Market};
+use super::intern::FixedMap;
 use super::scenario::Scenario;
 use super::sets::{NOTHING, Sets};
 
@@ -28,6 +29,7 @@ pub(crate) fn lower_bound(
     assignment: &Assignment,
     packing: &Packing,
     effort: Effort,
+    market: Option<&Market>,
 ) -> Money {
     let mut sets = Sets::new(compiled);
     let lots = placed(compiled, &mut sets, assignment, packing);
@@ -61,7 +63,8 @@ pub(crate) fn lower_bound(
     total -= scarce_bargains(&context, &appraisal);
     let whole = effort == Effort::Thorough && !compiled.supply.limited() && hosts.is_empty();
     if whole {
-        let fillings = generate::bound(&context);
+        let known = market.and_then(|market| by_class(market, assignment, &lots));
+        let fillings = generate::bound(&context, known);
         if fillings > total {
             total = fillings;
         }
@@ -83,7 +86,7 @@ fn placed(
     assignment: &Assignment,
     packing: &Packing,
 ) -> Vec<Lot> {
-    let mut missing: super::intern::FixedMap<u32, u32> = super::intern::FixedMap::default();
+    let mut missing: FixedMap<u32, u32> = FixedMap::default();
     for (class, count) in &assignment.failed {
         *missing.entry(*class).or_insert(0) += count;
     }
@@ -115,6 +118,18 @@ fn placed(
         }
     }
     lots
+}
+
+/// What a market says that a pod of each lot is worth, if it knows all their classes.
+fn by_class(market: &Market, assignment: &Assignment, lots: &[Lot]) -> Option<Vec<f64>> {
+    let mut known: FixedMap<u32, f64> = FixedMap::default();
+    for (lot, worth) in assignment.lots.iter().zip(&market.worth) {
+        let least = known.entry(lot.class).or_insert(*worth);
+        *least = least.min(*worth);
+    }
+    lots.iter()
+        .map(|lot| known.get(&lot.class).copied())
+        .collect()
 }
 
 /// What the few machines that were left out when values were set may carry beyond their price.

@@ -1,5 +1,6 @@
 //! The most valuable filling of one machine.
 
+use super::beam::{self, Offer};
 use super::bins::Context;
 use super::caps::{self, HostCaps};
 use super::simplex;
@@ -10,6 +11,8 @@ type Item = (u32, usize, f64, u32);
 
 /// Exchanges of single pods in one filling.
 const MAX_EXCHANGES: usize = 24;
+/// Beginnings and exchanges that take as long as one filling looked at.
+const BEGINNINGS: u32 = 12;
 
 /// Looks for the most valuable filling of one machine, most valuable pods for their size first.
 pub(crate) struct Filler<'a, 'p> {
@@ -105,10 +108,15 @@ impl<'a, 'p> Filler<'a, 'p> {
 
     /// The most valuable filling, as pods by position, if one is worth more than what was asked for; and how many
     /// were looked at. If those are more than the budget, there may be a better one.
-    pub(crate) fn search(mut self, budget: u32) -> (Option<Vec<u32>>, u32) {
+    ///
+    /// With a `width` that many beginnings are kept instead of looking at all of them, where that can be done: there is
+    /// no saying then whether there is a better one, but it is found more often.
+    pub(crate) fn search(mut self, budget: u32, width: usize) -> (Option<Vec<u32>>, u32) {
         self.budget = budget;
         self.round_down(self.room);
-        self.descend(0, self.room, &HostCaps::new(), 0.0);
+        if width == 0 || !self.narrow(width) {
+            self.descend(0, self.room, &HostCaps::new(), 0.0);
+        }
         (self.chosen, self.nodes)
     }
 
@@ -155,6 +163,45 @@ impl<'a, 'p> Filler<'a, 'p> {
         }
         self.consider(value);
         self.counts.fill(0);
+    }
+
+    /// Goes on from a few of the beginnings that lose least, and exchanges pods in the best filling found. False if that
+    /// cannot be done.
+    fn narrow(&mut self, width: usize) -> bool {
+        let wide = self.context.compiled.table.width() > beam::LEAD;
+        let alone = |item: &Item| self.context.level(item.0).caps.is_empty();
+        if wide || !self.items.iter().all(alone) {
+            return false;
+        }
+        let ceiling = takes(&self.prices, &self.room);
+        let mut offers: Vec<Offer> = self
+            .items
+            .iter()
+            .map(|(lot, position, value, most)| {
+                let requests = self.context.requests(*lot);
+                Offer {
+                    name: *position as u32,
+                    requests: std::array::from_fn(|resource| requests.0[resource]),
+                    value: *value,
+                    loss: (takes(&self.prices, requests) - value).max(0.0),
+                    most: *most,
+                }
+            })
+            .collect();
+        // Who loses more than there is to lose is out.
+        offers.retain(|offer| ceiling - offer.loss > self.best);
+        let room = std::array::from_fn(|resource| self.room.0[resource]);
+        let prices = std::array::from_fn(|resource| self.prices[resource]);
+        let (picks, looked_at) = beam::fill(offers, room, prices, width);
+        self.nodes += looked_at / BEGINNINGS;
+        let mut value = 0.0;
+        for (position, count, worth) in picks {
+            self.counts[position as usize] = count;
+            value += worth * f64::from(count);
+        }
+        self.consider(value);
+        self.counts.fill(0);
+        true
     }
 
     /// The best exchange of one pod for another, the most valuable one or the best for the room, with one more beside it

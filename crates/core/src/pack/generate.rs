@@ -16,6 +16,10 @@ const PER_ROUND: usize = 12;
 /// Fillings looked at for one machine before the best so far will do, times lots: where there are few, all of them can
 /// be looked at.
 const MAX_NODES: usize = 60_000;
+/// So few lots that fillings of them can be looked through.
+const FEW_LOTS: usize = 16;
+/// Beginnings of fillings that are kept where there are more.
+const BEGINNINGS: usize = 16;
 /// The same for all machines together and each pod, when it has to be proven that none is better.
 const PROOF_NODES: u64 = 150;
 /// How much work one program is worth for each pod, in numbers of its tableau changed: to pack, and for a bound.
@@ -31,13 +35,31 @@ const PREPARATION: u64 = 40;
 const LOOK: u64 = 100;
 /// Machines whose room is worth less than this share of their price are not filled.
 const BARGAIN: f64 = 0.2;
-/// Programs solved for one packing, times lots. What is left then is little, and is left to others.
-const PROGRAMS: usize = 640;
+/// Programs solved for one packing. What is left then is little, and is left to others.
+const PROGRAMS: usize = 64;
+/// How much of the effort the first of them may take, in percent.
+const FIRST_SHARE: u64 = 70;
 /// A filling that a program wants by this part is bought whole.
 const LARGE_PART: f64 = 0.7;
+/// Fillings worth less than this share of their machine's price are forgotten before the next program.
+const WANTED: f64 = 0.96;
+
+/// Fillings taken over from other packings, times lots.
+const SEEDS: usize = 3;
+/// Machines whose best filling is worth less than this share of their price are no bargains.
+const BARGAIN_FILLED: f64 = 0.8;
+
+/// What pods are worth when it is known how they fill whole machines, and which machines are bargains then.
+#[derive(Clone, Debug)]
+pub(crate) struct Market {
+    /// By lot.
+    pub(crate) worth: Vec<f64>,
+    /// Columns, best bargain first, with what their best filling is worth as a share of their cost.
+    pub(crate) bargains: Vec<(f64, u32)>,
+}
 
 /// A filling of a machine.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Pattern {
     column: u32,
     /// Pods by position among the lots at hand.
@@ -50,18 +72,28 @@ fn effort(left: &[u32], each: u64) -> u64 {
     pods.min(MANY_PODS) * each
 }
 
+/// How many beginnings of fillings are kept: few lots can be looked through as they are.
+fn width(lots: usize) -> usize {
+    if lots > FEW_LOTS { BEGINNINGS } else { 0 }
+}
+
 /// Dollars, so that numbers of a program are of one size.
 fn price(context: &Context<'_, '_>, column: u32) -> f64 {
     context.compiled.columns[column as usize].cost as f64 / 1e9
 }
 
-/// Packs what has no machine yet, if there are few enough kinds of it. Something may be left over.
-pub(crate) fn pack(context: &mut Context<'_, '_>, packing: &mut Packing) {
+/// Packs what has no machine yet, if there are few enough kinds of it, and says what all pods are worth. Something may
+/// be left over. Fillings of other packings are taken over where they are good.
+pub(crate) fn pack(
+    context: &mut Context<'_, '_>,
+    packing: &mut Packing,
+    others: &[&Packing],
+) -> Option<Market> {
     let lots: Vec<u32> = (0..context.lots.len() as u32)
         .filter(|lot| packing.left[*lot as usize] > 0 && !context.is_near(*lot))
         .collect();
     if lots.is_empty() || lots.len() > MAX_LOTS {
-        return;
+        return None;
     }
     let appraisal = Appraisal::new(context, &packing.left);
     let columns: Vec<u32> = appraisal
@@ -70,137 +102,282 @@ pub(crate) fn pack(context: &mut Context<'_, '_>, packing: &mut Packing) {
         .filter(|(potential, _)| *potential >= BARGAIN)
         .map(|(_, column)| *column)
         .collect();
-    let mut patterns: Vec<Pattern> = Vec::new();
-    for _ in 0..PROGRAMS.div_ceil(lots.len()) {
+    let effort = effort(&packing.left, PACKING_EFFORT);
+    let mut patterns = taken_over(context, &appraisal, &lots, others);
+    let mut market = None;
+    let mut spent = 0;
+    for _ in 0..PROGRAMS {
         let left: Vec<u32> = lots.iter().map(|lot| packing.left[*lot as usize]).collect();
         if left.iter().all(|count| *count == 0) {
             break;
         }
-        // What is bought next must not hold more than there is.
-        patterns.retain(|pattern| {
-            let mut pairs = pattern.counts.iter().zip(&left);
-            pairs.all(|(count, left)| count <= left)
-        });
-        let solution = program(
-            context,
-            packing,
-            &lots,
-            &left,
-            &columns,
-            &mut patterns,
-            effort(&left, PACKING_EFFORT),
-        );
-        if !buy(context, packing, &lots, &patterns, &solution.worth) {
+        let mut program = Program::new(context, packing, &lots, &left, &columns, patterns);
+        let share = if market.is_none() { FIRST_SHARE } else { 100 };
+        let most = (effort * share / 100).saturating_sub(spent);
+        let solution = program.solve(context, packing, most);
+        spent += program.spent();
+        if market.is_none() {
+            let values = &solution.point;
+            market = Some(Market::new(context, &appraisal, &lots, &left, values));
+        }
+        if !buy(context, packing, &lots, &program.patterns, &solution) {
             break;
         }
-        keep_wanted(context, &mut patterns, &solution);
+        patterns = program.wanted(context, packing, &solution);
     }
     context.downsize(packing);
+    market
 }
 
-/// Forgets fillings that are far from being wanted.
-fn keep_wanted(context: &Context<'_, '_>, patterns: &mut Vec<Pattern>, solution: &Solution) {
-    patterns.retain(|pattern| {
-        let mut value = 0.0;
-        for (count, worth) in pattern.counts.iter().zip(&solution.point) {
-            value += f64::from(*count) * worth;
-        }
-        value >= price(context, pattern.column) * 0.95
-    });
-}
-
-/// Makes fillings until no machine has a better one; returns how many of each the program buys.
-fn program(
+/// Fillings of machines in other packings, those that are worth most for their price.
+fn taken_over(
     context: &Context<'_, '_>,
-    packing: &Packing,
+    appraisal: &Appraisal,
     lots: &[u32],
-    left: &[u32],
-    columns: &[u32],
-    patterns: &mut Vec<Pattern>,
-    effort: u64,
-) -> Solution {
-    singles(context, packing, lots, left, patterns);
-    let objective: Vec<f64> = left.iter().map(|count| f64::from(*count)).collect();
-    let mut tableau = Tableau::new(&objective);
-    let add = |tableau: &mut Tableau, pattern: &Pattern| {
-        let row: Vec<f64> = pattern.counts.iter().map(|one| f64::from(*one)).collect();
-        tableau.add(&row, price(context, pattern.column));
-    };
-    for pattern in patterns.iter() {
-        add(&mut tableau, pattern);
+    others: &[&Packing],
+) -> Vec<Pattern> {
+    let mut patterns: Vec<Pattern> = Vec::new();
+    for bin in others.iter().flat_map(|packing| &packing.bins) {
+        let mut counts = vec![0; lots.len()];
+        let known = bin.pods.iter().all(|(lot, count)| {
+            let position = lots.binary_search(lot);
+            position.map(|position| counts[position] = *count).is_ok()
+        });
+        if known {
+            let column = bin.column;
+            patterns.push(Pattern { column, counts });
+        }
     }
-    tableau.ascend();
-    let mut solution = tableau.solution();
-    let nodes = (MAX_NODES / lots.len().max(1)) as u32;
-    let mut next = 0;
-    let mut spent = 0;
-    for _ in 0..MAX_ROUNDS {
+    patterns.sort_unstable();
+    patterns.dedup();
+    let worth: Vec<f64> = lots
+        .iter()
+        .map(|lot| appraisal.worth[*lot as usize])
+        .collect();
+    let mut rated: Vec<(f64, Pattern)> = patterns
+        .into_iter()
+        .map(|pattern| {
+            (
+                value(&pattern, &worth) / price(context, pattern.column),
+                pattern,
+            )
+        })
+        .collect();
+    rated.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+    rated.truncate(SEEDS * lots.len());
+    rated.into_iter().map(|(_, pattern)| pattern).collect()
+}
+
+/// What the pods of a filling are worth.
+fn value(pattern: &Pattern, values: &[f64]) -> f64 {
+    let mut value = 0.0;
+    for (count, worth) in pattern.counts.iter().zip(values) {
+        value += f64::from(*count) * worth;
+    }
+    value
+}
+
+impl Market {
+    /// From the values of a program, in dollars by position, lowered until no filling that can be found is worth more
+    /// than its machine.
+    fn new(
+        context: &Context<'_, '_>,
+        appraisal: &Appraisal,
+        lots: &[u32],
+        left: &[u32],
+        values: &[f64],
+    ) -> Self {
+        let nodes = (MAX_NODES / lots.len().max(1)) as u32;
+        let mut worst = 1.0;
+        let mut bargains = Vec::with_capacity(appraisal.bargains.len());
+        for (potential, column) in &appraisal.bargains {
+            let cost = price(context, *column);
+            let least = cost * BARGAIN_FILLED;
+            let filler = Filler::new(context, lots, left, values, *column, least);
+            let found = filler.and_then(|filler| filler.search(nodes, width(lots.len())).0);
+            let column = *column;
+            let ratio = found.map(|counts| value(&Pattern { column, counts }, values) / cost);
+            if let Some(ratio) = ratio
+                && ratio > worst
+            {
+                worst = ratio;
+            }
+            // The others in the order of what their room could be worth.
+            let unfilled = BARGAIN_FILLED * potential.min(1.0);
+            bargains.push((ratio.unwrap_or(unfilled), column));
+        }
+        bargains.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        let mut worth = appraisal.worth.clone();
+        for (lot, value) in lots.iter().zip(values) {
+            worth[*lot as usize] = value * 1e9 / worst;
+        }
+        Market { worth, bargains }
+    }
+}
+
+/// A linear program over fillings, which are made as they are needed.
+struct Program<'a> {
+    lots: &'a [u32],
+    left: &'a [u32],
+    /// Positions of lots of which something is left: the variables of the program.
+    active: Vec<usize>,
+    columns: &'a [u32],
+    patterns: Vec<Pattern>,
+    tableau: Tableau,
+    /// The column to be looked at next.
+    next: usize,
+    looked: u64,
+}
+
+impl<'a> Program<'a> {
+    fn new(
+        context: &Context<'_, '_>,
+        packing: &Packing,
+        lots: &'a [u32],
+        left: &'a [u32],
+        columns: &'a [u32],
+        mut patterns: Vec<Pattern>,
+    ) -> Self {
+        singles(context, packing, lots, left, &mut patterns);
+        let active: Vec<usize> = (0..left.len()).filter(|lot| left[*lot] > 0).collect();
+        let objective: Vec<f64> = active.iter().map(|lot| f64::from(left[*lot])).collect();
+        let mut program = Program {
+            lots,
+            left,
+            active,
+            columns,
+            patterns: Vec::new(),
+            tableau: Tableau::new(&objective),
+            next: 0,
+            looked: 0,
+        };
+        for pattern in patterns {
+            program.add(context, pattern);
+        }
+        program
+    }
+
+    fn add(&mut self, context: &Context<'_, '_>, pattern: Pattern) {
+        let active = self.active.iter();
+        let row: Vec<f64> = active.map(|lot| f64::from(pattern.counts[*lot])).collect();
+        self.tableau.add(&row, price(context, pattern.column));
+        self.patterns.push(pattern);
+    }
+
+    /// What it took so far.
+    fn spent(&self) -> u64 {
+        self.looked + self.tableau.effort()
+    }
+
+    /// What pods of all lots are worth, and how many of each filling are bought.
+    fn solution(&self) -> Solution {
+        let found = self.tableau.solution();
+        let mut point = vec![0.0; self.lots.len()];
+        for (lot, value) in self.active.iter().zip(found.point) {
+            point[*lot] = value;
+        }
+        let worth = found.worth;
+        Solution { point, worth }
+    }
+
+    /// Makes fillings until no machine has a better one.
+    fn solve(&mut self, context: &Context<'_, '_>, packing: &Packing, effort: u64) -> Solution {
+        self.tableau.ascend();
+        let mut solution = self.solution();
+        for _ in 0..MAX_ROUNDS {
+            if self.spent() > effort || self.make(context, packing, &solution) == 0 {
+                break;
+            }
+            self.tableau.descend();
+            solution = self.solution();
+        }
+        solution
+    }
+
+    /// Adds fillings that are worth more than their machines; returns how many it were.
+    fn make(&mut self, context: &Context<'_, '_>, packing: &Packing, solution: &Solution) -> usize {
+        let nodes = (MAX_NODES / self.lots.len().max(1)) as u32;
         let mut found = 0;
         // Each round goes on where the last one stopped, and the last of all goes once round.
-        for _ in 0..columns.len() {
-            let column = columns[next];
-            next = (next + 1) % columns.len();
+        for _ in 0..self.columns.len() {
+            let column = self.columns[self.next];
+            self.next = (self.next + 1) % self.columns.len();
             let bought = &context.compiled.columns[column as usize];
             if !packing.ledger.can(&bought.uses) {
                 continue;
             }
             let least = price(context, column) * (1.0 + 1e-7);
+            let (lots, left) = (self.lots, self.left);
             let filler = Filler::new(context, lots, left, &solution.point, column, least);
-            spent += PREPARATION * lots.len() as u64;
+            self.looked += PREPARATION * lots.len() as u64;
             let Some(filler) = filler else { continue };
-            let (found_counts, looked_at) = filler.search(nodes);
-            spent += LOOK * u64::from(looked_at);
-            let Some(counts) = found_counts else { continue };
+            let (counts, looked_at) = filler.search(nodes, width(lots.len()));
+            self.looked += LOOK * u64::from(looked_at);
+            let Some(counts) = counts else { continue };
             let pattern = Pattern { column, counts };
-            if !patterns.contains(&pattern) {
-                add(&mut tableau, &pattern);
-                patterns.push(pattern);
+            if !self.patterns.contains(&pattern) {
+                self.add(context, pattern);
                 found += 1;
             }
             if found == PER_ROUND {
                 break;
             }
         }
-        if found == 0 || spent + tableau.effort() > effort {
-            break;
-        }
-        tableau.descend();
-        solution = tableau.solution();
+        found
     }
-    solution
+
+    /// Fillings worth keeping for what is left: what is bought next must not hold more than there is.
+    fn wanted(
+        self,
+        context: &Context<'_, '_>,
+        packing: &Packing,
+        solution: &Solution,
+    ) -> Vec<Pattern> {
+        let left: Vec<u32> = self
+            .lots
+            .iter()
+            .map(|lot| packing.left[*lot as usize])
+            .collect();
+        let mut patterns = self.patterns;
+        patterns.retain_mut(|pattern| {
+            for (count, left) in pattern.counts.iter_mut().zip(&left) {
+                *count = (*count).min(*left);
+            }
+            value(pattern, &solution.point) >= price(context, pattern.column) * WANTED
+        });
+        patterns.sort_unstable();
+        patterns.dedup();
+        patterns
+    }
 }
 
 /// What the pods of all lots are worth at values that no filling of any machine exceeds: a bound on the cost of every
-/// packing, closer than that from resources alone because it knows that pods are whole.
-pub(crate) fn bound(context: &Context<'_, '_>) -> f64 {
+/// packing, closer than that from resources alone because it knows that pods are whole. Values that are `known` save
+/// looking for them; whether they are right is found out all the same.
+pub(crate) fn bound(context: &Context<'_, '_>, known: Option<Vec<f64>>) -> f64 {
     let lots: Vec<u32> = (0..context.lots.len() as u32).collect();
     if lots.is_empty() || lots.len() > MAX_LOTS {
         return 0.0;
     }
     let left: Vec<u32> = context.lots.iter().map(|lot| lot.count).collect();
     let appraisal = Appraisal::fine(context, &left);
-    let packing = context.empty();
     let columns: Vec<u32> = appraisal
         .bargains
         .iter()
         .map(|(_, column)| *column)
         .collect();
-    let bargains = appraisal.bargains.iter();
-    let promising = bargains
-        .take_while(|(potential, _)| *potential >= BARGAIN)
-        .count();
-    let mut patterns = Vec::new();
-    let first = &columns[..promising];
-    let values = program(
-        context,
-        &packing,
-        &lots,
-        &left,
-        first,
-        &mut patterns,
-        effort(&left, PROOF_EFFORT).min(MOST_PROOF_EFFORT),
-    )
-    .point;
+    let values: Vec<f64> = if let Some(nanos) = known {
+        nanos.into_iter().map(|value| value / 1e9).collect()
+    } else {
+        let bargains = appraisal.bargains.iter();
+        let promising = bargains
+            .take_while(|(potential, _)| *potential >= BARGAIN)
+            .count();
+        let effort = effort(&left, PROOF_EFFORT).min(MOST_PROOF_EFFORT);
+        let (packing, first) = (context.empty(), &columns[..promising]);
+        let mut program = Program::new(context, &packing, &lots, &left, first, Vec::new());
+        program.solve(context, &packing, effort).point
+    };
     let mut worst = 1.0;
     let mut budget = effort(&left, PROOF_NODES).min(MOST_PROOF_NODES) as u32;
     for column in &columns {
@@ -212,17 +389,14 @@ pub(crate) fn bound(context: &Context<'_, '_>) -> f64 {
         let filler = Filler::new(context, &lots, &left, &values, *column, cost * worst);
         let Some(filler) = filler else { continue };
         let ceiling = filler.ceiling();
-        let (found, looked_at) = filler.search(budget);
-        let most = if looked_at > budget {
+        // One machine that is hard to judge must leave something for the others.
+        let share = budget / 4 + 1;
+        let (found, looked_at) = filler.search(share, 0);
+        let most = if looked_at > share {
             Some(ceiling)
         } else {
-            found.map(|counts| {
-                let mut value = 0.0;
-                for (count, worth) in counts.iter().zip(&values) {
-                    value += f64::from(*count) * worth;
-                }
-                value
-            })
+            let column = *column;
+            found.map(|counts| value(&Pattern { column, counts }, &values))
         };
         budget = budget.saturating_sub(looked_at);
         if let Some(most) = most
@@ -282,16 +456,19 @@ fn buy(
     packing: &mut Packing,
     lots: &[u32],
     patterns: &[Pattern],
-    shares: &[f64],
+    solution: &Solution,
 ) -> bool {
     let mut bought = false;
-    let mut parts: Vec<(f64, usize)> = Vec::with_capacity(patterns.len());
-    for (index, (pattern, share)) in patterns.iter().zip(shares).enumerate() {
+    let mut parts: Vec<(f64, usize)> = Vec::new();
+    for (index, (pattern, share)) in patterns.iter().zip(&solution.worth).enumerate() {
         let whole = (share.max(0.0) + 1e-6) as u32;
         for _ in 0..whole {
             bought |= buy_one(context, packing, lots, pattern);
         }
-        parts.push((share - f64::from(whole), index));
+        let part = share - f64::from(whole);
+        if part > 0.0 {
+            parts.push((part, index));
+        }
     }
     // A filling that is wanted by a large part wastes little when it is bought whole.
     parts.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));

@@ -8,6 +8,8 @@ use super::appraisal::Appraisal;
 use super::bins::{Bin, Context, Packing};
 use super::caps;
 use super::dice::Dice;
+use super::filler::Filler;
+use super::generate::Market;
 use super::intern::FixedMap;
 use super::ledger::Ledger;
 use super::sets::NOTHING;
@@ -18,8 +20,12 @@ use super::vector::Vector;
 const MACHINES: std::ops::RangeInclusive<usize> = 2..=10;
 /// No further machine is taken once so many pods are loose.
 const LOOSE_PODS: u32 = 120;
-/// Machines compared for one place on the list of those to be taken away.
-const CONTENDERS: usize = 6;
+/// One in so many machines is taken away whatever it wastes.
+const ANY: usize = 4;
+/// Fillings looked at for one machine, where the best is looked for.
+const LOOKS: u32 = 200;
+/// More lots than this are not looked through for the best filling.
+const FEW_LOTS: usize = 48;
 /// Columns filled for comparison before the best is bought.
 const FILLED: usize = 3;
 /// Columns of a set that are filled at all.
@@ -43,6 +49,8 @@ pub(crate) struct Improver {
     waste: Vec<f64>,
     /// By set: columns by what their room is worth for the price, best first.
     bargains: FixedMap<u32, Vec<u32>>,
+    /// Whether the worth of pods comes from fillings of whole machines.
+    filled: bool,
     seed: u64,
     attempts: u64,
     /// Attempts since the last one that made the packing cheaper.
@@ -65,14 +73,25 @@ struct Attempt {
 }
 
 impl Improver {
-    pub(crate) fn new(context: &Context<'_, '_>, packing: &Packing, seed: u64) -> Self {
+    pub(crate) fn new(
+        context: &Context<'_, '_>,
+        packing: &Packing,
+        seed: u64,
+        market: Option<&Market>,
+    ) -> Self {
         let counts: Vec<u32> = context.lots.iter().map(|lot| lot.count).collect();
-        let appraisal = Appraisal::new(context, &counts);
+        let mut appraisal = Appraisal::new(context, &counts);
+        let filled = market.is_some();
+        if let Some(market) = market {
+            appraisal.worth.clone_from(&market.worth);
+            appraisal.bargains.clone_from(&market.bargains);
+        }
         let mut improver = Improver {
             stock: Stock::new(counts.len()),
             loose: vec![0; counts.len()],
             waste: Vec::new(),
             bargains: FixedMap::default(),
+            filled,
             appraisal,
             seed,
             attempts: 0,
@@ -142,17 +161,24 @@ impl Improver {
         let most = MACHINES.start() + dice.below(MACHINES.end() - MACHINES.start() + 1);
         let mut chosen: Vec<usize> = Vec::new();
         let mut pods = 0;
+        let mut total = 0.0;
+        let mut sums = Vec::with_capacity(count);
+        for (bin, waste) in packing.bins.iter().zip(&self.waste) {
+            // The more of its price a machine wastes, the more there is to gain from the same work.
+            let cost = context.compiled.columns[bin.column as usize].cost.max(1);
+            total += waste.max(0.0) * waste.max(0.0) / cost as f64;
+            sums.push(total);
+        }
         for _ in 0..2 * most {
             if count == 0 || chosen.len() == most.min(count) || pods > LOOSE_PODS {
                 break;
             }
-            let mut worst = dice.below(count);
-            for _ in 1..CONTENDERS {
-                let other = dice.below(count);
-                if self.waste[other] > self.waste[worst] {
-                    worst = other;
-                }
-            }
+            let worst = if dice.below(ANY) == 0 {
+                dice.below(count)
+            } else {
+                let part = dice.unit() * total;
+                sums.partition_point(|sum| *sum <= part).min(count - 1)
+            };
             let bin = &packing.bins[worst];
             let movable = bin.pods.iter().all(|(lot, _)| !context.is_near(*lot));
             // Machines that could not trade pods have nothing to gain from each other.
@@ -216,20 +242,26 @@ impl Improver {
     ) {
         let count = packing.bins.len();
         let start = attempt.dice.below(count);
-        let least = least(context, &attempt.lots);
+        // Few pods fit anywhere: what decides is looked at first, side by side.
+        let mut waiting: Vec<(u32, Lead)> = attempt
+            .lots
+            .iter()
+            .map(|lot| (*lot, lead(context.requests(*lot))))
+            .collect();
         for step in 0..count.min(VISITED) {
             let index = (start + step) % count;
             let bin = &packing.bins[index];
             let room = &context.compiled.columns[bin.column as usize].room;
-            if chosen.contains(&index) || !least.fits_beside(&bin.load, room) {
+            let free = lead(&room.minus(&bin.load));
+            if chosen.contains(&index) || !waiting.iter().any(|(_, need)| within(need, &free)) {
                 continue;
             }
             let mut visited = bin.clone();
-            for lot in &attempt.lots {
-                let loose = &mut self.loose[*lot as usize];
-                if *loose == 0 || !context.may_use(*lot, bin.column) {
+            for (lot, need) in &waiting {
+                if !within(need, &free) || !context.may_use(*lot, bin.column) {
                     continue;
                 }
+                let loose = &mut self.loose[*lot as usize];
                 let take = context.room(&visited, *lot).min(*loose);
                 if take == 0 {
                     continue;
@@ -247,6 +279,7 @@ impl Improver {
                 attempt.worth -= self.appraisal.worth[*lot as usize] * f64::from(take);
                 attempt.scattered.push((index, *lot, take));
             }
+            waiting.retain(|(lot, _)| self.loose[*lot as usize] > 0);
         }
     }
 
@@ -254,9 +287,13 @@ impl Improver {
     fn repack(&mut self, context: &mut Context<'_, '_>, attempt: &mut Attempt) -> bool {
         let mut lots = attempt.lots.clone();
         lots.retain(|lot| self.loose[*lot as usize] > 0);
+        let exact = self.filled && lots.len() <= FEW_LOTS && attempt.dice.below(2) == 0;
+        let bent = exact.then(|| self.bent(attempt, &lots));
         let taste = TASTES[attempt.dice.below(TASTES.len())];
-        self.stock
-            .take_in(context, &self.appraisal, taste, lots.clone());
+        if !exact {
+            self.stock
+                .take_in(context, &self.appraisal, taste, lots.clone());
+        }
         while !lots.is_empty() {
             // The most valuable pod has fewest places to go; now and then another one is asked.
             let leads = if attempt.dice.below(3) == 0 {
@@ -264,7 +301,8 @@ impl Improver {
             } else {
                 lots[0]
             };
-            let Some((column, filling)) = self.best(context, attempt, leads) else {
+            let bent = bent.as_deref();
+            let Some((column, filling)) = self.best(context, attempt, leads, bent) else {
                 return false;
             };
             let bought = &context.compiled.columns[column as usize];
@@ -274,7 +312,9 @@ impl Improver {
             for (lot, count) in &filling.picks {
                 self.loose[*lot as usize] -= count;
             }
-            self.stock.sweep(&filling, &self.loose);
+            if !exact {
+                self.stock.sweep(&filling, &self.loose);
+            }
             lots.retain(|lot| self.loose[*lot as usize] > 0);
             attempt.bought.push((column, filling));
             // Rounding in sums must not end an attempt that would have come out even.
@@ -291,6 +331,7 @@ impl Improver {
         context: &mut Context<'_, '_>,
         attempt: &mut Attempt,
         leads: u32,
+        bent: Option<&[(u32, f64)]>,
     ) -> Option<(u32, Filling)> {
         let set = context.lots[leads as usize].set;
         let count = self.rank(context, set);
@@ -306,11 +347,10 @@ impl Improver {
                 continue;
             }
             let dice = &mut attempt.dice;
-            let filling =
-                self.stock
-                    .fill(context, &self.appraisal, &mut self.loose, column, |score| {
-                        score * (1.0 - BENDING * dice.unit())
-                    });
+            let filling = match bent {
+                Some(values) => self.most_valuable(context, column, values),
+                None => self.fill(context, column, dice),
+            };
             let Some(column) = smallest(context, &attempt.ledger, &filling) else {
                 continue;
             };
@@ -321,6 +361,50 @@ impl Improver {
             }
         }
         best.map(|(_, column, filling)| (column, filling))
+    }
+
+    /// A filling of a column with loose pods, chosen with some chance.
+    fn fill(&mut self, context: &Context<'_, '_>, column: u32, dice: &mut Dice) -> Filling {
+        let (appraisal, loose) = (&self.appraisal, &mut self.loose);
+        let bend = |score| score * (1.0 - BENDING * dice.unit());
+        let mut filling = self.stock.fill(context, appraisal, loose, column, bend);
+        self.stock
+            .polish(context, appraisal, loose, column, &mut filling);
+        filling
+    }
+
+    /// Lots and what their pods are worth, bent a little, so that every attempt finds other fillings.
+    fn bent(&self, attempt: &mut Attempt, lots: &[u32]) -> Vec<(u32, f64)> {
+        lots.iter()
+            .map(|lot| {
+                let worth = self.appraisal.worth[*lot as usize];
+                (*lot, worth * (1.0 - BENDING * attempt.dice.unit()))
+            })
+            .collect()
+    }
+
+    /// The filling of a column with loose pods that is worth most at some values.
+    fn most_valuable(
+        &self,
+        context: &Context<'_, '_>,
+        column: u32,
+        values: &[(u32, f64)],
+    ) -> Filling {
+        let (lots, values): (Vec<u32>, Vec<f64>) = values.iter().copied().unzip();
+        let left: Vec<u32> = lots.iter().map(|lot| self.loose[*lot as usize]).collect();
+        let mut filling = Filling::default();
+        let filler = Filler::new(context, &lots, &left, &values, column, 0.0);
+        let counts = filler.and_then(|filler| filler.search(LOOKS, 0).0);
+        for (lot, count) in lots.iter().zip(counts.into_iter().flatten()) {
+            if count > 0 {
+                filling.picks.push((*lot, count));
+                filling.worth += self.appraisal.worth[*lot as usize] * f64::from(count);
+                filling
+                    .load
+                    .add(&context.requests(*lot).times(i64::from(count)));
+            }
+        }
+        filling
     }
 
     /// Sorts the columns of a set by what they are worth; returns how many are to be looked at.
@@ -369,18 +453,19 @@ impl Improver {
     }
 }
 
-/// The least that any of these lots requests of each resource.
-fn least(context: &Context<'_, '_>, lots: &[u32]) -> Vector {
-    let mut least = lots
-        .first()
-        .map_or(Vector::ZERO, |lot| *context.requests(*lot));
-    for lot in lots {
-        let requests = context.requests(*lot);
-        for (low, amount) in least.0.iter_mut().zip(&requests.0) {
-            *low = (*low).min(*amount);
-        }
+/// The first few resources, which decide most fits.
+type Lead = [i64; 4];
+
+fn lead(vector: &Vector) -> Lead {
+    std::array::from_fn(|resource| vector.0[resource])
+}
+
+fn within(need: &Lead, free: &Lead) -> bool {
+    let mut sign = 0;
+    for (have, need) in free.iter().zip(need) {
+        sign |= have - need;
     }
-    least
+    sign >= 0
 }
 
 /// What a machine and pods of a lot may both use, if that leaves the choice that the machine's pool asks for.

@@ -8,6 +8,7 @@
 
 mod appraisal;
 mod assign;
+mod beam;
 mod best_fit;
 mod binding;
 mod bins;

@@ -24,10 +24,11 @@ pub(crate) fn pack(context: &mut Context<'_, '_>, packing: &mut Packing, taste: 
             stock = stocked(context, &appraisal, packing, taste);
             known.clear();
         }
-        let Some((column, filling)) = best(context, packing, &appraisal, &mut stock, &mut known)
-        else {
+        let best = best(context, packing, &appraisal, &mut stock, &mut known);
+        let Some((column, mut filling)) = best else {
             break;
         };
+        stock.polish(context, &appraisal, &packing.left, column, &mut filling);
         let packed = buy(context, packing, column, &filling);
         if packed == 0 {
             break;

@@ -75,32 +75,45 @@ impl Sets {
         if let [only] = sets[..] {
             return self.list(only).to_vec();
         }
-        let mut kept: Vec<(u32, Bits)> = Vec::new();
-        for index in 0..compiled.columns.len() as u32 {
-            let mut home = Bits::empty(sets.len());
-            for (position, set) in sets.iter().enumerate() {
-                if self.contains(*set, index) {
-                    home.insert(position);
-                }
-            }
-            if home.is_empty() {
-                continue;
-            }
-            let column = &compiled.columns[index as usize];
-            let beaten = kept.iter().any(|(other, others)| {
-                let other = &compiled.columns[*other as usize];
-                !compiled.choices.asks(other.pool)
-                    && home.is_within(others)
-                    && beats(
-                        (&other.cost, &other.room, &other.uses),
-                        (&column.cost, &column.room, &column.uses),
-                    )
-            });
-            if !beaten {
-                kept.push((index, home));
+        let mut unbeaten = Bits::empty(compiled.columns.len());
+        let (mut any, mut several) = (unbeaten.clone(), unbeaten.clone());
+        for set in &sets {
+            let own = self.bits.get(*set);
+            let mut again = own.clone();
+            again.intersect(&any);
+            several.unite(&again);
+            any.unite(own);
+            for column in self.list(*set) {
+                unbeaten.insert(*column as usize);
             }
         }
-        kept.into_iter().map(|(index, _)| index).collect()
+        // Who holds out in one set holds out in all of them, and who is beaten in the only one is beaten; whoever is in
+        // several may be beaten by another in each.
+        several.unite(&unbeaten);
+        let mut kept: Vec<u32> = Vec::new();
+        for index in several.iter() {
+            let beaten = || {
+                let mut others = kept.iter();
+                others.any(|other| self.beaten_in_all(compiled, &sets, index as u32, *other))
+            };
+            if unbeaten.contains(index) || !beaten() {
+                kept.push(index as u32);
+            }
+        }
+        kept
+    }
+
+    /// Whether one column beats another and is in all of the sets that the other is in.
+    fn beaten_in_all(&self, compiled: &Compiled<'_>, sets: &[u32], column: u32, by: u32) -> bool {
+        let own = &compiled.columns[column as usize];
+        let other = &compiled.columns[by as usize];
+        beats(
+            (&other.cost, &other.room, &other.uses),
+            (&own.cost, &own.room, &own.uses),
+        ) && !compiled.choices.asks(other.pool)
+            && sets
+                .iter()
+                .all(|set| !self.contains(*set, column) || self.contains(*set, by))
     }
 
     /// What is in both.

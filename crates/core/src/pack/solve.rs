@@ -14,7 +14,7 @@ use super::bound::{self, Effort};
 use super::choice;
 use super::compile::Compiled;
 use super::first_fit::{self, Opening};
-use super::generate;
+use super::generate::{self, Market};
 use super::improve::Improver;
 use super::ledger::Ledger;
 use super::near;
@@ -129,6 +129,7 @@ enum Strategy {
 struct Candidate {
     packing: Packing,
     sets: Sets,
+    market: Option<Market>,
 }
 
 /// A search that a caller with a clock can stop between rounds. Plans only get cheaper.
@@ -142,6 +143,8 @@ pub struct Anytime<'a, 'p> {
     /// The first packing, if pods of it may lose their turn: what comes after may lose more of them.
     first: Option<Candidate>,
     improver: Option<Improver>,
+    /// What is known of the worth of pods beyond their size.
+    market: Option<Market>,
     /// Steps done.
     steps: u64,
 }
@@ -164,14 +167,19 @@ impl<'a, 'p> Anytime<'a, 'p> {
             options: options.clone(),
             assignment,
             ledger,
-            best: Candidate { packing, sets },
+            best: Candidate {
+                packing,
+                sets,
+                market: None,
+            },
+            market: None,
             first: None,
             improver: None,
             steps: 0,
         };
         // What an autoscaler without a plan does is the least to be expected, and takes next to no time.
         let (lots, ledger) = (&search.assignment.lots, &search.ledger);
-        let plainest = attempt(compiled, lots, ledger, plain, Strategy::Cheapest);
+        let plainest = attempt(compiled, lots, ledger, plain, Strategy::Cheapest, &[]);
         search.consider(plainest);
         search
     }
@@ -199,7 +207,7 @@ impl<'a, 'p> Anytime<'a, 'p> {
     /// Looks for a cheaper packing near the best one.
     fn search(&mut self, attempts: u64) {
         let limited = self.compiled.problem.settings.spot_share.is_some();
-        let Candidate { packing, sets } = &mut self.best;
+        let Candidate { packing, sets, .. } = &mut self.best;
         let mut context = Context {
             compiled: self.compiled,
             sets,
@@ -209,7 +217,7 @@ impl<'a, 'p> Anytime<'a, 'p> {
         let seed = self.options.seed;
         let improver = self
             .improver
-            .get_or_insert_with(|| Improver::new(&context, packing, seed));
+            .get_or_insert_with(|| Improver::new(&context, packing, seed, self.market.as_ref()));
         for _ in 0..attempts {
             if !limited {
                 improver.attempt(&mut context, packing);
@@ -246,7 +254,15 @@ impl<'a, 'p> Anytime<'a, 'p> {
         } else {
             Effort::Thorough
         };
-        let bound = bound::lower_bound(compiled, scenario, &self.assignment, packing, effort);
+        let market = self.market.as_ref();
+        let bound = bound::lower_bound(
+            compiled,
+            scenario,
+            &self.assignment,
+            packing,
+            effort,
+            market,
+        );
         let (mut plan, columns) = render::plan(compiled, &self.assignment, packing, bound);
         let poor = choice::unreplaceable(compiled, &plan);
         let unsure = self.assignment.needs_rehearsal(compiled, &packing.left) || !poor.is_empty();
@@ -287,11 +303,10 @@ impl<'a, 'p> Anytime<'a, 'p> {
         if crowded {
             strategies.push(Strategy::BestFit);
         }
-        if lots.len() <= generate::MAX_LOTS {
-            strategies.push(Strategy::Generate);
-        }
-        // Where hosts are what is scarce, many machines are filled to compare and few are worth it.
-        if few || !crowded {
+        // Where hosts are what is scarce, many machines are filled to compare and few are worth it. Of many pods that
+        // may go anywhere, mixtures fill machines better.
+        let many = lots.len() > MANY_LOTS && apart == 0;
+        if few || !(crowded || many) {
             strategies.push(Strategy::Patterns(Taste::Large));
         }
         if few || apart == 0 {
@@ -299,6 +314,10 @@ impl<'a, 'p> Anytime<'a, 'p> {
             if lots.len() <= MANY_LOTS {
                 strategies.push(Strategy::Patterns(Taste::Even));
             }
+        }
+        // It learns from those before it.
+        if lots.len() <= generate::MAX_LOTS {
+            strategies.push(Strategy::Generate);
         }
         strategies.push(Strategy::OneForAll);
         if self.compiled.supply.limited() {
@@ -311,25 +330,33 @@ impl<'a, 'p> Anytime<'a, 'p> {
     fn compete(&mut self, most: u64) -> u64 {
         let mut strategies = self.strategies();
         strategies.truncate(usize::try_from(most).unwrap_or(usize::MAX));
-        let run = |strategy: Strategy, sets: Sets| {
-            attempt(
-                self.compiled,
-                &self.assignment.lots,
-                &self.ledger,
-                sets,
-                strategy,
-            )
-        };
+        let learner = strategies
+            .iter()
+            .position(|strategy| *strategy == Strategy::Generate);
+        let mut independent = strategies.clone();
+        independent.retain(|strategy| *strategy != Strategy::Generate);
         let sets = &self.best.sets;
-        let found: Vec<Candidate> = if self.options.threads > 1 {
-            use rayon::prelude::*;
-            let all = strategies.par_iter();
-            all.map(|strategy| run(*strategy, sets.clone())).collect()
-        } else {
-            let all = strategies.iter();
-            all.map(|strategy| run(*strategy, sets.clone())).collect()
+        let run = |strategy: Strategy, others: &[&Packing]| {
+            let (lots, ledger) = (&self.assignment.lots, &self.ledger);
+            attempt(self.compiled, lots, ledger, sets.clone(), strategy, others)
         };
-        for candidate in found {
+        let mut found: Vec<Candidate> = if self.options.threads > 1 {
+            use rayon::prelude::*;
+            let all = independent.par_iter();
+            all.map(|strategy| run(*strategy, &[])).collect()
+        } else {
+            let all = independent.iter();
+            all.map(|strategy| run(*strategy, &[])).collect()
+        };
+        if let Some(position) = learner {
+            // Only from those before it, so that more steps change nothing of what fewer find.
+            let others = found.iter().take(position).map(|one| &one.packing);
+            let others: Vec<&Packing> = others.collect();
+            let candidate = run(Strategy::Generate, &others);
+            found.push(candidate);
+        }
+        for mut candidate in found {
+            self.market = candidate.market.take().or_else(|| self.market.take());
             self.consider(candidate);
         }
         strategies.len() as u64
@@ -357,6 +384,7 @@ fn attempt(
     ledger: &Ledger,
     mut sets: Sets,
     strategy: Strategy,
+    others: &[&Packing],
 ) -> Candidate {
     let mut context = Context {
         compiled,
@@ -365,11 +393,12 @@ fn attempt(
         ledger,
     };
     let mut packing = context.empty();
+    let mut market = None;
     match strategy {
         Strategy::Patterns(taste) => patterns::pack(&mut context, &mut packing, taste),
         Strategy::BestFit => best_fit::pack(&mut context, &mut packing),
         Strategy::Generate => {
-            generate::pack(&mut context, &mut packing);
+            market = generate::pack(&mut context, &mut packing, others);
             patterns::pack(&mut context, &mut packing, Taste::Large);
         }
         Strategy::OneForAll => first_fit::pack(&mut context, &mut packing, Opening::OneForAll),
@@ -378,7 +407,11 @@ fn attempt(
     }
     context.keep_choice(&mut packing);
     near::pack(&mut context, &mut packing);
-    Candidate { packing, sets }
+    Candidate {
+        packing,
+        sets,
+        market,
+    }
 }
 
 /// Less is better: pods without a place, those of high priority first; then cost; then machines.

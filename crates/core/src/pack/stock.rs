@@ -21,6 +21,11 @@ pub(crate) enum Taste {
     Even,
 }
 
+/// Exchanges of single pods in one filling.
+const EXCHANGES: usize = 4;
+/// Pods looked at in the place of one.
+const LOOKED_AT: usize = 16;
+
 /// Pods worth less than this share of what a slot of the machine costs are left for the end.
 const SMALL: f64 = 0.4;
 
@@ -50,6 +55,17 @@ struct Entry {
     weights: [f64; LEAD],
 }
 
+impl Entry {
+    /// Whether what it carries along fits.
+    fn fits(&self, room: &Vector) -> bool {
+        let mut sign = 0;
+        for (need, have) in self.requests.iter().zip(&room.0) {
+            sign |= have - need;
+        }
+        sign >= 0
+    }
+}
+
 /// Lots that may use the same columns, of one kind, shape and perhaps size, largest first.
 #[derive(Clone, Debug, Default)]
 struct Bucket {
@@ -74,6 +90,12 @@ pub(crate) struct Stock {
     /// By lot: the bucket it is in.
     bucket_of: Vec<u32>,
     starts: Vec<usize>,
+    /// All of them, most valuable first.
+    ranked: Vec<Entry>,
+    /// Lots in the ranking that are used up.
+    dead: usize,
+    /// By lot: pods in the filling at hand, while single ones are exchanged.
+    used: Vec<u32>,
     /// Whether more resources are counted than an entry carries.
     wide: bool,
     taste: Taste,
@@ -86,6 +108,9 @@ impl Stock {
             buckets: Vec::new(),
             bucket_of: vec![0; lots],
             starts: Vec::new(),
+            ranked: Vec::new(),
+            dead: 0,
+            used: vec![0; lots],
             wide: false,
             taste: Taste::Large,
         }
@@ -101,6 +126,8 @@ impl Stock {
     ) {
         let mut index: FixedMap<(u32, u8, u32, u32, [i64; WIDTH]), usize> = FixedMap::default();
         self.buckets.clear();
+        self.ranked.clear();
+        self.dead = 0;
         self.wide = context.compiled.table.width() > LEAD;
         self.taste = taste;
         lots.sort_by_key(|lot| {
@@ -141,9 +168,12 @@ impl Stock {
                 let worth = amount * appraisal.unit(lot, position);
                 entry.weights[position] = if divisor > 0.0 { worth / divisor } else { 0.0 };
             }
+            self.ranked.push(entry);
             self.buckets[at].lots.push(entry);
             self.bucket_of[lot as usize] = at as u32;
         }
+        self.ranked
+            .sort_by(|a, b| b.worth.total_cmp(&a.worth).then(a.lot.cmp(&b.lot)));
         self.starts.clear();
         self.starts.resize(self.buckets.len(), 0);
     }
@@ -155,12 +185,17 @@ impl Stock {
             if left[*lot as usize] > 0 {
                 continue;
             }
+            self.dead += 1;
             let bucket = &mut self.buckets[self.bucket_of[*lot as usize] as usize];
             bucket.dead += 1;
             if bucket.dead * 2 > bucket.lots.len() {
                 bucket.lots.retain(|entry| left[entry.lot as usize] > 0);
                 bucket.dead = 0;
             }
+        }
+        if self.dead * 8 > self.ranked.len() {
+            self.ranked.retain(|entry| left[entry.lot as usize] > 0);
+            self.dead = 0;
         }
     }
 
@@ -241,6 +276,88 @@ impl Stock {
         filling
     }
 
+    /// Exchanges single pods of a filling for more valuable ones that fit in their place.
+    pub(crate) fn polish(
+        &mut self,
+        context: &Context<'_, '_>,
+        appraisal: &Appraisal,
+        available: &[u32],
+        column: u32,
+        filling: &mut Filling,
+    ) {
+        let room = &context.compiled.columns[column as usize].room;
+        let mut touched: Vec<u32> = Vec::with_capacity(filling.picks.len() + EXCHANGES);
+        for (lot, count) in &filling.picks {
+            self.used[*lot as usize] = *count;
+            touched.push(*lot);
+        }
+        for _ in 0..EXCHANGES {
+            let free = room.minus(&filling.load);
+            let found = self.exchange(context, appraisal, available, column, &touched, &free);
+            let Some((gain, out, into)) = found else {
+                break;
+            };
+            filling.worth += gain;
+            filling.load.subtract(context.requests(out));
+            filling.load.add(context.requests(into));
+            self.used[out as usize] -= 1;
+            self.used[into as usize] += 1;
+            touched.push(into);
+        }
+        touched.sort_unstable();
+        touched.dedup();
+        filling.picks.clear();
+        for lot in touched {
+            let count = std::mem::take(&mut self.used[lot as usize]);
+            if count > 0 {
+                filling.picks.push((lot, count));
+            }
+        }
+    }
+
+    /// The exchange of one pod for another that gains most: what it gains, who goes and who comes.
+    fn exchange(
+        &self,
+        context: &Context<'_, '_>,
+        appraisal: &Appraisal,
+        available: &[u32],
+        column: u32,
+        touched: &[u32],
+        free: &Vector,
+    ) -> Option<(f64, u32, u32)> {
+        let slack = appraisal.most(free);
+        let mut best: Option<(f64, u32, u32)> = None;
+        for out in touched {
+            // Pods that keep apart from others stay where they are.
+            if self.used[*out as usize] == 0 || !context.level(*out).caps.is_empty() {
+                continue;
+            }
+            let worth = appraisal.worth[*out as usize];
+            let space = free.plus(context.requests(*out));
+            let start = self
+                .ranked
+                .partition_point(|entry| entry.worth > worth + slack);
+            for entry in self.ranked[start..].iter().take(LOOKED_AT) {
+                let gain = entry.worth - worth;
+                let least = best.map_or(worth * 1e-6, |(most, ..)| most);
+                if gain <= least {
+                    break;
+                }
+                let lot = entry.lot;
+                let fits = entry.fits(&space)
+                    && !entry.capped
+                    && self.used[lot as usize] < available[lot as usize]
+                    && (!self.wide || context.requests(lot).fits(&space))
+                    && context.may_use(lot, column);
+                if fits {
+                    best = Some((gain, *out, lot));
+                    break;
+                }
+            }
+        }
+        best
+    }
+
     /// The largest pod of a bucket that fits; what does not fit now will not fit later either.
     fn first_fit(
         &mut self,
@@ -253,11 +370,7 @@ impl Stock {
         let lots = &self.buckets[bucket].lots;
         let start = &mut self.starts[bucket];
         while let Some(entry) = lots.get(*start) {
-            let mut sign = 0;
-            for (need, have) in entry.requests.iter().zip(&left.0) {
-                sign |= have - need;
-            }
-            let fits = sign >= 0
+            let fits = entry.fits(left)
                 && available[entry.lot as usize] > 0
                 && (!self.wide || context.requests(entry.lot).fits(left));
             if fits && (!entry.capped || caps::room(held, &context.level(entry.lot).caps) > 0) {

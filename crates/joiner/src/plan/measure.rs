@@ -12,8 +12,30 @@ pub(crate) fn peak_rss_mib() -> f64 {
         / 1024.0
 }
 
+/// Processor time of all threads so far, in milliseconds; zero where the kernel does not say.
+pub(crate) fn cpu_ms() -> f64 {
+    let tasks = fs::read_dir("/proc/self/task").into_iter().flatten();
+    let nanos = tasks.flatten().filter_map(|task| {
+        let text = fs::read_to_string(task.path().join("schedstat")).ok()?;
+        text.split_whitespace().next()?.parse::<f64>().ok()
+    });
+    nanos.sum::<f64>() / 1e6
+}
+
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn work_takes_processor_time() {
+        let before = super::cpu_ms();
+        if before > 0.0 {
+            let start = std::time::Instant::now();
+            while start.elapsed().as_millis() < 20 {
+                std::hint::black_box(start.elapsed());
+            }
+            assert!(super::cpu_ms() > before);
+        }
+    }
+
     #[test]
     fn a_running_process_holds_some_memory() {
         if cfg!(target_os = "linux") {

@@ -1,26 +1,50 @@
 //! One problem, all solvers.
 
-use comfy_table::{CellAlignment, Table, presets};
 use serde_json::Value;
+
+/// Problems that are summed up in one line of the table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Group {
+    pub(super) name: String,
+    /// Instance types, where they are generated.
+    pub(super) types: Option<u32>,
+}
+
+impl Group {
+    pub(super) fn new(name: &str, types: Option<u32>) -> Self {
+        Group {
+            name: name.to_owned(),
+            types,
+        }
+    }
+}
 
 /// How one solver did on one problem.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Outcome {
     problem: String,
-    valid: bool,
-    pods: f64,
-    scheduled: f64,
+    pub(super) valid: bool,
+    pub(super) pods: f64,
+    pub(super) scheduled: f64,
     claims: f64,
-    price: f64,
-    bound: f64,
-    milliseconds: f64,
-    mebibytes: f64,
+    pub(super) price: f64,
+    /// What the referee says that every solution costs at least.
+    pub(super) bound: f64,
+    /// What the solver itself proves.
+    pub(super) proven: f64,
+    /// Processor time where it was measured, so that what else runs on the machine does not count.
+    pub(super) milliseconds: f64,
+    pub(super) mebibytes: f64,
 }
 
 impl Outcome {
     /// From the referee's verdict and what the solver measured of itself.
     pub(super) fn new(verdict: &Value, measured: &Value) -> Self {
         let number = |value: &Value| value.as_f64().unwrap_or_default();
+        let solving = match number(&measured["solveCpuMs"]) {
+            0.0 => number(&measured["solveMs"]),
+            processor => processor,
+        };
         Outcome {
             problem: verdict["problem"].as_str().unwrap_or_default().to_owned(),
             valid: verdict["valid"].as_bool().unwrap_or_default(),
@@ -29,44 +53,28 @@ impl Outcome {
             claims: number(&verdict["claims"]),
             price: number(&verdict["totalPrice"]),
             bound: number(&verdict["lowerBound"]["total"]),
-            milliseconds: number(&measured["setupMs"]) + number(&measured["solveMs"]),
+            proven: number(&measured["lowerBound"]),
+            milliseconds: number(&measured["setupMs"]) + solving,
             mebibytes: number(&measured["peakRssMiB"]),
         }
     }
 
-    fn per_second(&self) -> f64 {
+    pub(super) fn per_second(&self) -> f64 {
         self.pods * 1000.0 / self.milliseconds.max(0.001)
     }
 
-    fn ratio(&self) -> f64 {
-        self.price / self.bound
+    pub(super) fn times_faster(&self, than: &Outcome) -> f64 {
+        than.milliseconds / self.milliseconds.max(0.001)
     }
 }
 
 /// Joiner with its default effort, its first plan, and Karpenter.
 pub(super) struct Row {
+    pub(super) group: Group,
     pub(super) joiner: Outcome,
     pub(super) first: Option<Outcome>,
     pub(super) karpenter: Option<Outcome>,
 }
-
-const HEADER: [&str; 15] = [
-    "problem",
-    "pods",
-    "valid",
-    "pods/s",
-    "first/s",
-    "Karpenter/s",
-    "times",
-    "first times",
-    "$/h",
-    "Karpenter $/h",
-    "bound",
-    "ratio",
-    "Karpenter",
-    "MiB",
-    "Karpenter MiB",
-];
 
 impl Row {
     /// Valid, no dearer and no fewer pods than Karpenter.
@@ -80,56 +88,42 @@ impl Row {
         self.joiner.valid && first && beaten
     }
 
-    fn cells(&self) -> [String; 15] {
-        let joiner = &self.joiner;
-        let shown = |value: Option<f64>, digits: usize| {
-            value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
-        };
-        let first = self.first.as_ref();
-        let karpenter = self.karpenter.as_ref();
-        let times = |outcome: &Outcome| {
-            karpenter.map(|karpenter| karpenter.milliseconds / outcome.milliseconds.max(0.001))
-        };
-        [
-            joiner.problem.clone(),
-            format!("{:.0}/{:.0}", joiner.scheduled, joiner.pods),
-            if self.good() { "yes" } else { "NO" }.to_owned(),
-            shown(Some(joiner.per_second()), 0),
-            shown(first.map(Outcome::per_second), 0),
-            shown(karpenter.map(Outcome::per_second), 0),
-            shown(times(joiner), 0),
-            shown(first.and_then(times), 0),
-            shown(Some(joiner.price), 2),
-            shown(karpenter.map(|one| one.price), 2),
-            shown(Some(joiner.bound), 2),
-            shown(Some(joiner.ratio()), 3),
-            shown(karpenter.map(Outcome::ratio), 3),
-            shown(Some(joiner.mebibytes), 0),
-            shown(karpenter.map(|one| one.mebibytes), 0),
-        ]
+    /// Price over the higher of the two bounds: both are proven.
+    pub(super) fn over_best_bound(&self) -> f64 {
+        self.joiner.price / self.joiner.bound.max(self.joiner.proven)
+    }
+
+    /// The part of Karpenter's price that is saved, in percent, where both place the same pods.
+    pub(super) fn cheaper(&self) -> Option<f64> {
+        let karpenter = self.karpenter.as_ref()?;
+        (karpenter.scheduled >= self.joiner.scheduled)
+            .then(|| (1.0 - self.joiner.price / karpenter.price) * 100.0)
     }
 
     /// The row on one line, for people who watch.
     pub(super) fn line(&self) -> String {
-        let cells = self.cells();
-        let named: Vec<String> = HEADER
-            .iter()
-            .zip(&cells)
-            .map(|(name, cell)| format!("{name} {cell}"))
-            .collect();
-        format!("{} ({} machines)", named.join(", "), self.joiner.claims)
+        let joiner = &self.joiner;
+        let mut line = format!(
+            "{}{}: {:.0}/{:.0} pods, {:.2} $/h on {:.0} machines, {:.3} of the bound, {:.3} of the best bound, {:.0} ms",
+            joiner.problem,
+            if self.good() { "" } else { " NOT GOOD" },
+            joiner.scheduled,
+            joiner.pods,
+            joiner.price,
+            joiner.claims,
+            joiner.price / joiner.bound,
+            self.over_best_bound(),
+            joiner.milliseconds,
+        );
+        if let Some(first) = &self.first {
+            line += &format!(" (first {:.0})", first.milliseconds);
+        }
+        if let Some(karpenter) = &self.karpenter {
+            line += &format!(
+                "; Karpenter {:.0} pods, {:.2} $/h, {:.0} ms",
+                karpenter.scheduled, karpenter.price, karpenter.milliseconds
+            );
+        }
+        line
     }
-}
-
-pub(super) fn table(rows: &[Row]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::ASCII_MARKDOWN);
-    table.set_header(HEADER);
-    for row in rows {
-        table.add_row(row.cells());
-    }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
 }

@@ -74,20 +74,12 @@ impl Tools {
         self.judge(problem, &solution)
     }
 
-    pub(super) fn karpenter(&self, problem: &Path) -> Result<Outcome> {
+    pub(super) fn karpenter(&self, problem: &Path, timeout: Option<&str>) -> Result<Outcome> {
         let solution = problem.with_extension("karpenter.json");
         let mut karpenter = Command::new(self.programs.join("karpenter"));
         karpenter.arg("-in").arg(problem).arg("-out").arg(&solution);
-        karpenter.args([
-            "-concurrency",
-            "1",
-            "-runs",
-            "3",
-            "-warmup",
-            "0",
-            "-budget",
-            "20s",
-        ]);
+        karpenter.args(["-concurrency", "1", "-runs", "3", "-warmup", "0"]);
+        karpenter.args(["-budget", "20s", "-timeout", timeout.unwrap_or("0")]);
         run(karpenter.stdout(Stdio::null()).stderr(Stdio::null()))?;
         self.judge(problem, &solution)
     }

@@ -27,29 +27,66 @@ const ZONE: &str = "zone-a";
 /// Of machines whose number of pods is not known.
 const PODS: i64 = 110;
 
-/// Writes the problem into `folder`.
-pub(super) fn convert(trace: &Path, catalog: &Path, folder: &Path) -> Result<PathBuf> {
-    let machines: Vec<Machine> = serde_json::from_str(&fs::read_to_string(catalog)?)?;
-    let types: Vec<Value> = machines.iter().filter_map(instance_type).collect();
-    let name = trace
-        .file_stem()
-        .map(|stem| stem.to_string_lossy().into_owned())
-        .unwrap_or_default();
-    let problem = json!({
-        "name": name,
-        "kind": "trace",
-        "instanceTypes": types,
-        "nodePools": [{
-            "name": "default",
-            "requirements": [{"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]}],
-            "taints": [],
-        }],
-        "daemonSets": [],
-        "pods": pods(&fs::read_to_string(trace)?)?,
-    });
-    let path = folder.join(format!("{name}.json"));
-    fs::write(&path, serde_json::to_vec(&problem)?)?;
-    Ok(path)
+/// A trace and a catalogue, ready to be written as a problem.
+pub(super) struct Trace {
+    name: String,
+    types: Vec<Value>,
+    pods: Vec<Value>,
+}
+
+impl Trace {
+    pub(super) fn read(trace: &Path, catalog: &Path) -> Result<Self> {
+        let machines: Vec<Machine> = serde_json::from_str(&fs::read_to_string(catalog)?)?;
+        let name = trace.file_stem().map(|stem| stem.to_string_lossy());
+        Ok(Trace {
+            name: name.unwrap_or_default().into_owned(),
+            types: machines.iter().filter_map(instance_type).collect(),
+            pods: pods(&fs::read_to_string(trace)?)?,
+        })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Writes the problem into `folder`: the pods of the trace, or with a seed as many drawn from them.
+    pub(super) fn write(&self, folder: &Path, seed: Option<u32>) -> Result<PathBuf> {
+        let (name, pods) = match seed {
+            Some(seed) => (format!("{}-{seed}", self.name), self.drawn(seed)),
+            None => (self.name.clone(), self.pods.clone()),
+        };
+        let problem = json!({
+            "name": name,
+            "kind": "trace",
+            "instanceTypes": self.types,
+            "nodePools": [{
+                "name": "default",
+                "requirements": [{"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]}],
+                "taints": [],
+            }],
+            "daemonSets": [],
+            "pods": pods,
+        });
+        let path = folder.join(format!("{name}.json"));
+        fs::write(&path, serde_json::to_vec(&problem)?)?;
+        Ok(path)
+    }
+
+    /// As many pods, each any of the trace, under names of their own.
+    fn drawn(&self, seed: u32) -> Vec<Value> {
+        let mut state = u64::from(seed);
+        (0..self.pods.len())
+            .map(|position| {
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
+                let drawn = usize::try_from(state >> 33).unwrap_or_default() % self.pods.len();
+                let mut pod = self.pods[drawn].clone();
+                pod["name"] = json!(format!("pod-{position}"));
+                pod
+            })
+            .collect()
+    }
 }
 
 /// Types for amd64 with an on-demand price and NVIDIA GPUs or none.
@@ -128,6 +165,22 @@ mod tests {
         assert!(pods("name,cpu_milli\na,1").is_err());
         let error = pods("name,memory_mib,cpu_milli,num_gpu\na,x,1,0").unwrap_err();
         assert_eq!(error.to_string(), "line 2: \"x\" is not a number");
+    }
+
+    #[test]
+    fn pods_are_drawn_with_replacement_and_the_same_again_for_the_same_seed() {
+        let trace = Trace {
+            name: "t".to_owned(),
+            types: Vec::new(),
+            pods: (0..20)
+                .map(|cpu| json!({"name": "p", "cpuMilli": cpu}))
+                .collect(),
+        };
+        let drawn = trace.drawn(1);
+        assert_eq!(drawn.len(), 20);
+        assert_eq!(drawn, trace.drawn(1));
+        assert_ne!(drawn, trace.drawn(2));
+        assert_eq!(drawn[3]["name"], "pod-3");
     }
 
     #[test]
