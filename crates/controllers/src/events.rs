@@ -79,7 +79,6 @@ impl Memory {
         }
         let key = (about.clone(), reason);
         let wait = match self.said.get(&key) {
-            None => DEDUPE.0,
             Some(known) if known.words == words => {
                 if clock::since(now, known.at) < known.wait {
                     return News::Known;
@@ -87,7 +86,7 @@ impl Memory {
                 (known.wait * 2).min(DEDUPE.1)
             }
             Some(known) if clock::since(now, known.at) < NEWS => return News::TooSoon,
-            Some(_) => DEDUPE.0,
+            _ => DEDUPE.0,
         };
         let word = Word {
             at: now,

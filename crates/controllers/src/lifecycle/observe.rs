@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use joiner_core::name::Name;
 use joiner_providers::NodeLink;
 
 use super::Observed;
@@ -12,7 +13,7 @@ use crate::dialect::Dialect;
 use crate::record::MachineRecord;
 use crate::view::World;
 use crate::view::nodes::NodeRecord;
-use crate::view::pods::PodKey;
+use crate::view::pods::{PodKey, PodRecord};
 
 impl Worker<'_> {
     /// Everything that the next step depends on.
@@ -54,37 +55,13 @@ impl Worker<'_> {
             .or(joined)
             .unwrap_or_default();
         let pods: Vec<_> = world.pods_on(node).cloned().collect();
-        let staying: Vec<_> = pods
-            .iter()
-            .filter(|pod| !pod.terminal && !pod.awaits_eviction(now))
-            .flat_map(|pod| {
-                pod.claims
-                    .iter()
-                    .map(|claim| (pod.key.namespace.clone(), claim.clone()))
-            })
-            .filter_map(|(namespace, name)| world.claims.get(&PodKey { namespace, name }))
-            .filter_map(|claim| claim.value.volume.clone())
-            .collect();
-        let attached = world
-            .attachments
-            .iter()
-            .filter(|one| &*one.value.node == node && !node.is_empty())
-            .filter(|one| {
-                one.value
-                    .volume
-                    .as_ref()
-                    .is_none_or(|volume| !staying.contains(volume))
-            })
-            .map(|one| {
-                one.value
-                    .volume
-                    .clone()
-                    .unwrap_or_else(|| one.key.name.clone())
-            })
-            .collect();
-        self.memory
-            .evictions
-            .retain(|uid, _| pods.iter().any(|pod| pod.uid == *uid));
+        let attached = attached(&world, node, &pods, now);
+        // Those of pods that are gone do no harm until they outnumber the others.
+        if self.memory.evictions.len() > pods.len() {
+            self.memory
+                .evictions
+                .retain(|uid, _| pods.iter().any(|pod| pod.uid == *uid));
+        }
         if machine.deleting.is_some() && self.memory.drain_began.is_none() {
             self.memory.drain_began = Some(now);
         }
@@ -105,6 +82,35 @@ impl Worker<'_> {
             memory: self.memory.clone(),
         }
     }
+}
+
+/// Volumes that are attached to a node and must not be: those of pods that stay with it may.
+fn attached(world: &World, node: &str, pods: &[Arc<PodRecord>], now: Timestamp) -> Vec<Name> {
+    let staying: Vec<Name> = pods
+        .iter()
+        .filter(|pod| !pod.terminal && !pod.awaits_eviction(now))
+        .flat_map(|pod| {
+            let namespace = &pod.key.namespace;
+            pod.claims.iter().map(|claim| PodKey {
+                namespace: namespace.clone(),
+                name: claim.clone(),
+            })
+        })
+        .filter_map(|key| world.claims.get(&key)?.value.volume.clone())
+        .collect();
+    let here = world
+        .attachments
+        .iter()
+        .filter(|one| !node.is_empty() && &*one.value.node == node);
+    here.filter(|one| {
+        let volume = one.value.volume.as_ref();
+        volume.is_none_or(|volume| !staying.contains(volume))
+    })
+    .map(|one| {
+        let volume = one.value.volume.clone();
+        volume.unwrap_or_else(|| one.key.name.clone())
+    })
+    .collect()
 }
 
 /// Whether the machine's present offer keeps its pool within limits.
