@@ -48,6 +48,8 @@ pub struct Slot {
 struct Stock {
     catalog: Option<Arc<Catalog>>,
     read: Option<Timestamp>,
+    /// When its prices were true, if the cloud says so.
+    priced: Option<Timestamp>,
     trouble: Option<Trouble>,
     concern: Option<String>,
     busy: bool,
@@ -300,10 +302,12 @@ impl Classes {
         }
         let read = slot.call(slot.provider.catalog()).await;
         let concern = slot.provider.concern().await;
+        let priced = slot.provider.prices_as_of().await;
         let now = self.clock.now();
         slot.change(|stock| {
             stock.busy = false;
             stock.concern = concern;
+            stock.priced = priced;
             match read {
                 Ok(mut catalog) => {
                     catalog.name = slot.key.catalog();

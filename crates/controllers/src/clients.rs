@@ -58,6 +58,14 @@ pub enum WriteError {
 }
 
 impl WriteError {
+    /// Somebody else was faster, or we may not write any more: nothing is wrong, and looking again is all there is to do.
+    pub fn outpaced(&self) -> bool {
+        matches!(
+            self,
+            WriteError::Conflict(_) | WriteError::Gone(_) | WriteError::NotLeader
+        )
+    }
+
     /// Name of the kind, for metrics.
     pub fn kind(&self) -> &'static str {
         self.into()

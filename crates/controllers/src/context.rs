@@ -69,6 +69,8 @@ pub struct Settings {
     pub window: Option<Window>,
     /// How often nodes are looked at that might go although nothing has changed; changes are looked at when they come.
     pub disruption_period: Duration,
+    /// How long after one look for nodes that might go another may follow, however much changes.
+    pub disruption_pause: Duration,
     /// How often catalogues are read.
     pub catalog_period: Duration,
     /// How often clouds are asked what machines there are.
@@ -105,6 +107,7 @@ impl Default for Settings {
             paused: false,
             window: None,
             disruption_period: Duration::from_mins(5),
+            disruption_pause: Duration::from_secs(1),
             catalog_period: Duration::from_secs(30),
             garbage_period: Duration::from_mins(1),
             notice_period: Duration::from_secs(5),
@@ -182,19 +185,19 @@ impl Context {
         self.dialects.get(key.dialect)
     }
 
-    /// Says something about a machine.
+    /// Says something about a machine. Whoever gets `false` was not heard, because of what was said just before.
     pub fn tell_machine(
         &self,
         machine: &MachineRecord,
         severity: Severity,
         reason: &'static str,
         message: &str,
-    ) {
-        if let Some(dialect) = self.dialect(&machine.key) {
+    ) -> bool {
+        self.dialect(&machine.key).is_none_or(|dialect| {
             let about = dialect.machine_ref(machine);
             let events = self.events.by(dialect.event_source());
-            events.say(&about, severity, dialect.word(reason), message);
-        }
+            events.say(&about, severity, dialect.word(reason), message)
+        })
     }
 
     /// Says something about a pool.

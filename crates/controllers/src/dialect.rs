@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::stream::BoxStream;
+use jiff::Timestamp;
 use joiner_core::name::{Labels, Name};
 use joiner_core::problem::Catalog;
 use joiner_providers::{Provider, ProviderError, Uid};
@@ -133,6 +134,11 @@ pub trait Dialect: Send + Sync {
         _after: &MachineRecord,
     ) -> Option<(&'static str, String)> {
         None
+    }
+
+    /// Whether objects of this family show every stage of a machine's life, however short: each is worth a write.
+    fn shows_phases(&self) -> bool {
+        false
     }
 
     /// Whether objects of this family say what they cost and how many pods they hold, and want it kept up to date.
@@ -272,8 +278,8 @@ pub trait ClassFactory: Send + Sync {
         true
     }
 
-    /// What the status of a class says beside its conditions.
-    fn status(&self, catalog: &Catalog) -> serde_json::Value {
+    /// What the status of a class says beside its conditions, given what it sells and when the prices of that were true.
+    fn status(&self, catalog: &Catalog, _: Option<Timestamp>) -> serde_json::Value {
         serde_json::json!({"instanceTypes": catalog.types.len()})
     }
 

@@ -13,8 +13,11 @@ mod begin;
 mod command;
 mod drift;
 mod guard;
+mod measure;
+mod moves;
 mod past;
 mod progress;
+mod reasons;
 mod taint;
 
 use std::collections::BTreeMap;
@@ -32,30 +35,28 @@ use tracing::{info, warn};
 pub(crate) use drift::run as run_drift;
 pub(crate) use past::Past;
 
+use self::reasons::Reasons;
 use crate::clients::WriteError;
 use crate::clock;
 use crate::context::{Context, Decide, Mode};
 use crate::events::Severity;
 use crate::metrics::{Evaluation, Validation, consolidation_type};
 use crate::record::{Intent, Key, MachineRecord};
+use crate::thought::Thought;
 
 /// How often disruptions under way are looked at, and how soon after a change.
 const PROGRESS: Duration = Duration::from_secs(1);
 const SOON: Duration = Duration::from_millis(250);
-/// What is held back for longer than this is told.
-const FAR: Duration = Duration::from_mins(5);
 /// Deciding takes at most one part in so many of the time: large clusters are looked at less often.
 const SHARE: u32 = 5;
-
-/// What nodes that stay have said, by node: what has been said is not said again.
-type Told = BTreeMap<Name, String>;
 
 /// Looks for nodes to take away when something has changed or its time has come, for ever.
 pub(crate) async fn run(context: Arc<Context>, changed: Arc<Notify>) {
     let mut dirty = true;
     let mut earliest = Instant::now();
     let mut due = Instant::now();
-    let mut told = Told::new();
+    let mut reasons = Reasons::default();
+    let mut rest = Thought::default();
     loop {
         tokio::select! {
             biased;
@@ -70,15 +71,16 @@ pub(crate) async fn run(context: Arc<Context>, changed: Arc<Notify>) {
         }
         progress::progress(&context).await;
         expire(&context).await;
+        reasons.speak(&context);
         let now = Instant::now();
         let wanted = (dirty && now >= earliest) || now >= due;
         if !wanted || context.settings.paused {
             continue;
         }
         dirty = false;
-        let looked = look(&context, &mut told).await;
+        let looked = look(&context, &mut reasons, &mut rest).await;
         let took = now.elapsed();
-        earliest = Instant::now() + (took * SHARE).max(PROGRESS);
+        earliest = Instant::now() + (took * SHARE).max(context.settings.disruption_pause);
         let soonest = looked.map(|at| clock::until(context.now(), at).max(PROGRESS));
         let period = context.settings.disruption_period;
         due = Instant::now() + soonest.map_or(period, |wait| wait.min(period));
@@ -120,6 +122,7 @@ fn snapshot(context: &Context) -> (Problem, BTreeMap<Name, Key>) {
     let terms = crate::terms::terms(context, &world, now);
     let mut snapshot = world.problem(&terms, now);
     guard::only_canaries(&world, &mut snapshot.problem, &snapshot.machines);
+    guard::let_settle(context.settings.settle, &mut snapshot.problem);
     (snapshot.problem, snapshot.machines)
 }
 
@@ -142,16 +145,36 @@ async fn decide(context: &Context, problem: Problem) -> Option<(Problem, Plan)> 
     decided
 }
 
-/// Decides and begins. Says when time alone will change something.
-async fn look(context: &Context, told: &mut Told) -> Option<Timestamp> {
+/// When time alone changes what becomes of some node.
+fn next_change(plan: &Plan) -> Option<Timestamp> {
+    plan.kept.iter().filter_map(|kept| kept.until).min()
+}
+
+/// Decides and begins. Says when time alone will change something. A cluster in which nothing was to be done, `rest`, is
+/// not thought about again while it stays the same.
+async fn look(context: &Context, reasons: &mut Reasons, rest: &mut Thought) -> Option<Timestamp> {
     let (problem, machines) = snapshot(context);
     if machines.is_empty() {
         return None;
     }
+    if let Some(plan) = rest.recall(&problem) {
+        return next_change(plan);
+    }
     let (problem, plan) = decide(context, problem).await?;
-    explain(context, &plan, &machines, told);
-    let next = plan.kept.iter().filter_map(|kept| kept.until).min();
-    if plan.removals.is_empty() || !context.may_act() {
+    measure::measure(context, &problem, &plan);
+    reasons.learn(context, &plan, &machines);
+    reasons.speak(context);
+    let next = next_change(&plan);
+    if plan.removals.is_empty() {
+        let period = clock::after(context.now(), context.settings.disruption_period);
+        rest.keep(
+            problem,
+            plan,
+            Some(next.map_or(period, |at| at.min(period))),
+        );
+        return next;
+    }
+    if !context.may_act() {
         return next;
     }
     let Some((problem, plan, machines)) = validate(context, problem, plan, machines).await else {
@@ -216,27 +239,6 @@ fn machine(
 ) -> Option<Arc<MachineRecord>> {
     let world = context.view.read();
     world.machines.get(machines.get(node)?).cloned()
-}
-
-/// Nodes that stay say why, once for every reason.
-fn explain(context: &Context, plan: &Plan, machines: &BTreeMap<Name, Key>, told: &mut Told) {
-    told.retain(|node, _| machines.contains_key(node));
-    let far = clock::after(context.now(), FAR);
-    for kept in &plan.kept {
-        // What only waits for its time is no news, unless that is far away.
-        if kept.until.is_some_and(|until| until < far) {
-            continue;
-        }
-        let why = kept.reason.to_string();
-        if told.get(&kept.node) == Some(&why) {
-            continue;
-        }
-        let machine = machine(context, machines, &kept.node);
-        if let Some(machine) = machine.filter(|machine| machine.initialized()) {
-            context.tell_machine(&machine, Severity::Normal, "Unconsolidatable", &why);
-            told.insert(kept.node.clone(), why);
-        }
-    }
 }
 
 /// Asks for a machine object to be deleted; its lifecycle does the rest.

@@ -32,6 +32,8 @@ use crate::{buffers, disrupt, gc, interruption, pools, prices, repair, selfcheck
 
 /// How soon after a change of terms a new plan is made.
 const TERMS: Duration = Duration::from_secs(1);
+/// How often it is measured how full the nodes are: more often than anybody asks, seldom enough for 50,000 pods.
+const MEASURED: Duration = Duration::from_secs(10);
 
 /// Everything that an engine needs.
 pub struct EngineOptions {
@@ -247,6 +249,7 @@ async fn report_classes(context: &Context) {
 async fn watchdog(context: Arc<Context>, batch: Arc<Batch>) {
     let mut unsynced_since: Option<Instant> = None;
     let mut acted = false;
+    let mut measured: Option<Instant> = None;
     loop {
         let synced = context.view.synced();
         context.metrics.synced.set(i64::from(synced));
@@ -271,7 +274,10 @@ async fn watchdog(context: Arc<Context>, batch: Arc<Batch>) {
         if let Some(since) = unsynced_since {
             context.metrics.unsynced.set(since.elapsed().as_secs_f64());
         }
-        measure(&context);
+        if measured.is_none_or(|at| at.elapsed() >= MEASURED) {
+            measure(&context);
+            measured = Some(Instant::now());
+        }
         let may = context.may_act();
         if may && !acted {
             batch.again(Duration::ZERO);
@@ -342,6 +348,14 @@ impl Dispatcher {
                 Touched::Room => self.refill(),
                 Touched::Node(name) => self.node(&name),
                 Touched::Pending(pod) => self.batch.add(pod),
+                Touched::Bound(wait) => {
+                    let waits = &self.context.metrics.pods_bound;
+                    waits.observe(wait.as_secs_f64());
+                }
+                Touched::Started(wait) => {
+                    let waits = &self.context.metrics.pods_started;
+                    waits.observe(wait.as_secs_f64());
+                }
                 Touched::Pool(id) => {
                     self.restore(&id);
                     self.room.notify_one();

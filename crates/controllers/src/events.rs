@@ -1,8 +1,9 @@
-//! Kubernetes events: what was decided and why, where users look first. Short, never the same twice within five
-//! minutes, and news of the same kind about the same object not more than once a minute.
+//! Kubernetes events: what was decided and why, where users look first. Short, news of the same kind about the same
+//! object not more than once a minute, and the same again after five minutes, then ten, up to thirty: events live for an
+//! hour, so what lasts can always be seen, and a pod that waits for days does not fill the cluster's memory.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -20,8 +21,8 @@ use crate::dialect::ObjectRef;
 use crate::names::digest;
 use crate::tasks::Tasks;
 
-/// No object hears the same twice within this.
-const DEDUPE: Duration = Duration::from_mins(5);
+/// No object hears the same twice within this; each time it does, the time doubles up to the longest.
+const DEDUPE: (Duration, Duration) = (Duration::from_mins(5), Duration::from_mins(30));
 /// No object hears of the same reason in other words within this.
 const NEWS: Duration = Duration::from_mins(1);
 /// The longest message.
@@ -40,32 +41,73 @@ pub enum Severity {
     Warning,
 }
 
-/// What was said last about an object for a reason, and when.
-type Said = BTreeMap<(Name, &'static str), (Timestamp, String)>;
+/// What becomes of something that is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum News {
+    /// It is said.
+    Said,
+    /// It was said before and holds.
+    Known,
+    /// Something else was said a moment ago: it has to wait.
+    TooSoon,
+}
 
-/// Whether something is worth saying again.
-fn is_news(
-    said: &mut Said,
-    about: &Name,
-    reason: &'static str,
-    words: &str,
-    now: Timestamp,
-) -> bool {
-    said.retain(|_, (at, _)| clock::since(now, *at) < DEDUPE);
-    let key = (about.clone(), reason);
-    let known = said.get(&key);
-    let again = known.is_none_or(|(at, before)| *before != words && clock::since(now, *at) >= NEWS);
-    if again {
-        said.insert(key, (now, words.to_owned()));
+/// What was said last about an object for a reason.
+#[derive(Debug)]
+struct Word {
+    at: Timestamp,
+    words: String,
+    /// How long the same is not said again.
+    wait: Duration,
+}
+
+/// What was said last about each object for each reason.
+#[derive(Debug, Default)]
+struct Memory {
+    said: BTreeMap<(Name, &'static str), Word>,
+    /// When what is too old was last thrown away.
+    cleared: Timestamp,
+}
+
+impl Memory {
+    fn hear(&mut self, about: &Name, reason: &'static str, words: &str, now: Timestamp) -> News {
+        if clock::since(now, self.cleared) >= NEWS {
+            // What was not repeated when its time came is over: the next time it is news.
+            self.said
+                .retain(|_, one| clock::since(now, one.at) < one.wait + DEDUPE.1);
+            self.cleared = now;
+        }
+        let key = (about.clone(), reason);
+        let wait = match self.said.get(&key) {
+            None => DEDUPE.0,
+            Some(known) if known.words == words => {
+                if clock::since(now, known.at) < known.wait {
+                    return News::Known;
+                }
+                (known.wait * 2).min(DEDUPE.1)
+            }
+            Some(known) if clock::since(now, known.at) < NEWS => return News::TooSoon,
+            Some(_) => DEDUPE.0,
+        };
+        let word = Word {
+            at: now,
+            words: words.to_owned(),
+            wait,
+        };
+        self.said.insert(key, word);
+        News::Said
     }
-    again
+
+    fn forget(&mut self, about: &Name, reason: &'static str) {
+        self.said.remove(&(about.clone(), reason));
+    }
 }
 
 /// Writes events. Cheap to clone; never waits.
 #[derive(Clone)]
 pub struct Events {
     sender: mpsc::Sender<Event>,
-    said: Arc<Mutex<Said>>,
+    memory: Arc<Mutex<Memory>>,
     clock: SharedClock,
     source: &'static str,
 }
@@ -92,7 +134,7 @@ impl Events {
         });
         Events {
             sender,
-            said: Arc::default(),
+            memory: Arc::default(),
             clock,
             source,
         }
@@ -107,19 +149,31 @@ impl Events {
         }
     }
 
-    /// Says something about an object, unless it was said a moment ago.
-    pub fn say(&self, about: &ObjectRef, severity: Severity, reason: &'static str, message: &str) {
+    /// Says something about an object, unless it was said a moment ago. Whoever gets `false` was not heard, because of
+    /// what was said just before, and may say it again later.
+    pub fn say(
+        &self,
+        about: &ObjectRef,
+        severity: Severity,
+        reason: &'static str,
+        message: &str,
+    ) -> bool {
         let now = self.clock.now();
-        {
-            let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-            if !is_news(&mut said, &about.uid, reason, &cut(message), now) {
-                return;
-            }
+        let news = self.memory().hear(&about.uid, reason, &cut(message), now);
+        if news != News::Said {
+            return news == News::Known;
         }
         let event = self.render(about, severity, reason, message, now);
-        if self.sender.try_send(event).is_err() {
+        let sent = self.sender.try_send(event).is_ok();
+        if !sent {
             debug!(reason, "too many events: one was dropped");
+            self.memory().forget(&about.uid, reason);
         }
+        sent
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn render(
@@ -182,15 +236,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_is_not_said_twice_and_other_words_wait_a_minute() {
-        let mut said = Said::new();
+    fn the_same_is_said_again_ever_more_seldom_and_other_words_wait_a_minute() {
+        let mut memory = Memory::default();
         let at = |second| Timestamp::from_second(second).unwrap();
-        let mut is = |words, second| is_news(&mut said, &"node".into(), "Kept", words, at(second));
-        assert!(is("not in use yet", 0));
-        assert!(!is("too young", 59));
-        assert!(is("too young", 60));
-        assert!(!is("too young", 359));
-        assert!(is("too young", 360));
+        let mut hear = |words, second| memory.hear(&"node".into(), "Kept", words, at(second));
+        assert_eq!(hear("not in use yet", 0), News::Said);
+        assert_eq!(hear("not in use yet", 59), News::Known);
+        assert_eq!(hear("too young", 59), News::TooSoon);
+        assert_eq!(hear("too young", 60), News::Said);
+        assert_eq!(hear("too young", 359), News::Known);
+        assert_eq!(hear("too young", 360), News::Said);
+        let times: Vec<i64> = (400..10_000)
+            .step_by(10)
+            .filter(|second| hear("too young", *second) == News::Said)
+            .collect();
+        assert_eq!(times, [960, 2_160, 3_960, 5_760, 7_560, 9_360]);
+        assert_eq!(hear("in use", 9_420), News::Said);
+        assert_eq!(hear("in use", 9_720), News::Said);
     }
 
     #[test]

@@ -4,13 +4,13 @@
 //! a machine needs the cloud's word on that one machine, and a node that does not answer. And if too much looks gone at
 //! once, it is the look that is wrong.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use joiner_core::name::Name;
-use joiner_providers::{Machine, MachineId, NodeLink, ProviderError};
+use joiner_providers::{Machine, MachineId, NodeLink, ProviderError, Uid};
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
@@ -81,19 +81,25 @@ fn ripe<K: Ord + Clone>(suspects: &mut BTreeMap<K, Timestamp>, key: &K, now: Tim
 /// Machines at the cloud that no object asked for.
 async fn leaked(context: &Context, slot: &Slot, all: &[Machine], suspects: &mut Suspects) {
     let now = context.now();
+    let objects: BTreeSet<Name> = {
+        let world = context.view.read();
+        let unreadable = world.unreadable.keys().cloned();
+        let known = world.machines.iter().map(|one| one.uid.0.clone());
+        known.chain(unreadable).collect()
+    };
+    // Before something is taken away it is looked for once more: others may have been waited for since.
+    let wanted = |uid: &Uid| {
+        let world = context.view.read();
+        world.unreadable.contains_key(&uid.0) || world.machines.iter().any(|one| one.uid == *uid)
+    };
     for machine in all {
         // Without a readable mark it cannot be told whose it is: it is left alone.
         let Some(uid) = &machine.uid else { continue };
-        let wanted = {
-            let world = context.view.read();
-            world.unreadable.contains_key(&uid.0)
-                || world.machines.iter().any(|one| one.uid == *uid)
-        };
-        if wanted {
+        if objects.contains(&uid.0) {
             suspects.machines.remove(&machine.id);
             continue;
         }
-        if !ripe(&mut suspects.machines, &machine.id, now) || !context.may_act() {
+        if !ripe(&mut suspects.machines, &machine.id, now) || !context.may_act() || wanted(uid) {
             continue;
         }
         info!(id = %machine.id, class = %slot.key, "a machine that nobody asked for is taken away");
@@ -145,6 +151,7 @@ async fn forget_node(context: &Context, machine: &Machine) {
 /// Objects whose machine the cloud no longer has, or whose node is gone.
 async fn lost(context: &Context, slot: &Slot, all: &[Machine], suspects: &mut Suspects) {
     let now = context.now();
+    let ids: BTreeSet<&MachineId> = all.iter().map(|machine| &machine.id).collect();
     let (gone, nodeless, total) = {
         let world = context.view.read();
         let own: Vec<Arc<MachineRecord>> = world
@@ -154,10 +161,8 @@ async fn lost(context: &Context, slot: &Slot, all: &[Machine], suspects: &mut Su
             .cloned()
             .collect();
         let listed = |one: &MachineRecord| {
-            one.status
-                .machine_id
-                .as_ref()
-                .is_none_or(|id| all.iter().any(|machine| machine.id == *id))
+            let id = one.status.machine_id.as_ref();
+            id.is_none_or(|id| ids.contains(id))
         };
         let node = |one: &MachineRecord| {
             one.status

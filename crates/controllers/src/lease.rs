@@ -55,6 +55,8 @@ pub struct Elector {
     leading: watch::Sender<bool>,
     /// Version of the lease that we saw last, and when we saw it first: only our own clock says when it has run out.
     seen: Option<(String, Instant)>,
+    /// The lease as we wrote it last: while nobody else does, it need not be read before it is renewed.
+    held: Option<Lease>,
 }
 
 impl Elector {
@@ -67,6 +69,7 @@ impl Elector {
             clock,
             leading: watch::channel(false).0,
             seen: None,
+            held: None,
         }
     }
 
@@ -132,7 +135,14 @@ impl Elector {
 
     /// One try: whether we hold the lease afterwards.
     async fn attempt(&mut self) -> Result<bool, kube::Error> {
-        let Some(mut lease) = self.api.get_opt(&self.options.name).await? else {
+        if let Some(lease) = self.held.take() {
+            match self.write(lease).await {
+                // Somebody else wrote it: then it has to be read.
+                Err(kube::Error::Api(status)) if status.code == 409 => {}
+                renewed => return renewed,
+            }
+        }
+        let Some(lease) = self.api.get_opt(&self.options.name).await? else {
             let lease = Lease {
                 metadata: ObjectMeta {
                     name: Some(self.options.name.clone()),
@@ -140,11 +150,9 @@ impl Elector {
                 },
                 spec: Some(self.claim(None)),
             };
-            return self
-                .api
-                .create(&PostParams::default(), &lease)
-                .await
-                .map(|_| true);
+            let made = self.api.create(&PostParams::default(), &lease).await?;
+            self.held = Some(made);
+            return Ok(true);
         };
         let version = lease.metadata.resource_version.clone().unwrap_or_default();
         let first_seen = match &self.seen {
@@ -164,14 +172,20 @@ impl Elector {
         if !holder.is_empty() && holder != self.options.identity && first_seen.elapsed() < lasts {
             return Ok(false);
         }
-        lease.spec = Some(self.claim(Some(&spec)));
-        // The resourceVersion in the object makes this fail if anybody else was faster.
-        let name = self.options.name.clone();
-        // An error leaves open who holds it: the fence runs down by itself.
-        self.api
-            .replace(&name, &PostParams::default(), &lease)
-            .await
-            .map(|_| true)
+        self.write(lease).await
+    }
+
+    /// Writes the lease as ours. The resourceVersion in the object makes this fail if anybody else was faster; another
+    /// error leaves open who holds it, and the fence runs down by itself.
+    async fn write(&mut self, mut lease: Lease) -> Result<bool, kube::Error> {
+        lease.spec = Some(self.claim(lease.spec.as_ref()));
+        let name = &self.options.name;
+        let written = self
+            .api
+            .replace(name, &PostParams::default(), &lease)
+            .await?;
+        self.held = Some(written);
+        Ok(true)
     }
 
     fn claim(&self, before: Option<&LeaseSpec>) -> LeaseSpec {

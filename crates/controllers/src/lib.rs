@@ -34,6 +34,7 @@ mod repair;
 mod selfcheck;
 pub mod tasks;
 mod terms;
+mod thought;
 pub mod view;
 
 pub use context::{Decide, Mode, Settings, Thinking};

@@ -157,6 +157,8 @@ pub struct Observed {
     pub owner: OwnerReference,
     /// Labels that only the machine's dialect puts on its node.
     pub node_labels: Labels,
+    /// Whether users of its family are shown every stage of its life, however short.
+    pub shows_phases: bool,
     /// Nodes that may be this machine; those of other machines are not among them.
     pub nodes: Vec<Arc<NodeRecord>>,
     /// Pods on its node.

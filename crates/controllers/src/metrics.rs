@@ -23,8 +23,8 @@ use prometheus_client::registry::Registry;
 
 pub use labels::{
     Build, CloudCall, CloudError, Code, Controller, Created, Decision, Disrupted, Evaluation,
-    Invariant, PoolLabel, PoolReason, PoolResource, PoolZone, Reason, Resource, Terminated,
-    Validation,
+    Invariant, PoolDecision, PoolLabel, PoolReason, PoolResource, PoolZone, Reason, Resource,
+    Terminated, Validation,
 };
 
 use crate::clock;
@@ -103,6 +103,9 @@ metrics! {
     /// Nodes of a pool that are away and count against its budgets.
     consuming: Family<PoolReason, Gauge> = Family::default(),
         "karpenter_nodepools_nodes_consuming_budgets";
+    /// Nodes of a pool that may be away at once.
+    allowed: Family<PoolReason, Gauge> = Family::default(),
+        "karpenter_nodepools_allowed_disruptions";
     /// What pods ask for of what nodes have, in percent.
     utilization: Family<Resource, Fraction> = Family::default(), "karpenter_cluster_utilization_percent";
     /// How long a plan took.
@@ -124,12 +127,21 @@ metrics! {
         "karpenter_cloudprovider_duration_seconds";
     /// Calls to clouds that failed.
     cloud_errors: Family<CloudError, Counter> = Family::default(), "karpenter_cloudprovider_errors";
+    /// From the making of a pod until it was bound.
+    pods_bound: Histogram = durations(), "karpenter_pods_bound_duration_seconds";
+    /// From the making of a pod until it was ready.
+    pods_started: Histogram = durations(), "karpenter_pods_startup_duration_seconds";
     /// Evictions asked for.
     evictions: Family<Code, Counter> = Family::default(), "karpenter_pods_eviction_requests";
     /// Pods that were asked or made to leave.
     drained: Family<Reason, Counter> = Family::default(), "karpenter_pods_drained";
     /// Disruptions begun.
     decisions: Family<Decision, Counter> = Family::default(), "karpenter_voluntary_disruption_decisions";
+    /// Disruptions begun, by pool.
+    pool_decisions: Family<PoolDecision, Counter> = Family::default(),
+        "karpenter_voluntary_disruption_decisions_by_nodepool";
+    /// Nodes that may go, budgets and prices aside.
+    eligible: Family<Reason, Gauge> = Family::default(), "karpenter_voluntary_disruption_eligible_nodes";
     /// Disruptions undone.
     rollbacks: Family<Decision, Counter> = Family::default(),
         "karpenter_voluntary_disruption_queue_failures";
@@ -312,6 +324,14 @@ impl Metrics {
         };
         self.cost.remove(&labels);
         self.waiting.remove(&labels);
+        for reason in ["", "empty", "drifted", "underutilized"] {
+            let labels = PoolReason {
+                nodepool: nodepool(),
+                reason: reason.to_owned(),
+            };
+            self.consuming.remove(&labels);
+            self.allowed.remove(&labels);
+        }
     }
 }
 
@@ -342,7 +362,7 @@ mod tests {
         assert_eq!(missing, [""; 0]);
         let own = NAMES.iter().filter(|name| name.starts_with("joiner_"));
         let karpenters = NAMES.iter().filter(|name| name.starts_with("karpenter_"));
-        assert_eq!((own.count(), karpenters.count()), (4, 28));
+        assert_eq!((own.count(), karpenters.count()), (4, 33));
     }
 
     #[test]

@@ -1,13 +1,16 @@
 //! What pools say about themselves: what they have, whether they can buy, and when they try again.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use joiner_core::money::Money;
+use joiner_core::name::Name;
 use tokio::sync::Notify;
-use tracing::warn;
+use tracing::{debug, warn};
 
+use crate::clients::WriteError;
 use crate::context::{Context, Mode};
 use crate::dialect::Dialect;
 use crate::events::Severity;
@@ -22,21 +25,49 @@ const PERIOD: Duration = Duration::from_secs(30);
 /// What `Ready` of a pool depends on.
 const PARTS: [&str; 2] = [kinds::VALIDATION_SUCCEEDED, kinds::NODE_CLASS_READY];
 
+/// Pools that there are figures about, and the resources that these are about.
+type Measured = BTreeMap<Name, BTreeSet<String>>;
+
 /// Keeps the status of pools for ever.
 pub(crate) async fn run(context: Arc<Context>, changed: Arc<Notify>) {
+    let mut wait = PERIOD;
+    let mut measured = Measured::new();
     loop {
         tokio::select! {
             biased;
             () = changed.notified() => tokio::time::sleep(SOON).await,
-            () = tokio::time::sleep(PERIOD) => {}
+            () = tokio::time::sleep(wait) => {}
         }
-        if context.may_act() {
-            look(&context).await;
+        wait = PERIOD;
+        if context.may_act() && look(&context, &mut measured).await == Outcome::Outpaced {
+            wait = SOON;
         }
     }
 }
 
-async fn look(context: &Context) {
+/// How a look at all pools ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// Every pool says what there is to say.
+    Done,
+    /// Somebody else changed a pool meanwhile: it is worth another look.
+    Outpaced,
+}
+
+impl Outcome {
+    /// A write did not succeed.
+    fn failed(&mut self, pool: &PoolRecord, what: &'static str, error: &WriteError) {
+        if error.outpaced() {
+            debug!(pool = %pool.id(), %error, what, "has changed meanwhile");
+            *self = Outcome::Outpaced;
+        } else {
+            warn!(pool = %pool.id(), %error, what, "was not written");
+        }
+    }
+}
+
+async fn look(context: &Context, measured: &mut Measured) -> Outcome {
+    let mut outcome = Outcome::Done;
     let pools: Vec<Arc<PoolRecord>> = context.view.read().pools.iter().cloned().collect();
     context
         .health
@@ -48,12 +79,21 @@ async fn look(context: &Context) {
         |known| pools.iter().any(|pool| pool.id() == known),
         |uid| pools.iter().any(|pool| pool.uid == *uid),
     );
-    for pool in pools {
+    measured.retain(|known, resources| {
+        let there = pools.iter().any(|pool| pool.id() == known);
+        if !there {
+            let resources = std::mem::take(resources).into_iter();
+            context.metrics.forget_pool(known, resources);
+        }
+        there
+    });
+    for mut pool in pools {
         let known = pool.status.conditions.get(kinds::NODE_REGISTRATION_HEALTHY);
         context.health.align(pool.id(), pool.generation, known);
         let status = status(context, &pool, context.now());
         tell(context, &pool, &status);
-        measure(context, &pool, &status);
+        let resources = measure(context, &pool, &status);
+        measured.insert(pool.id().clone(), resources);
         if context.settings.mode == Mode::ObserveOnly {
             continue;
         }
@@ -62,14 +102,20 @@ async fn look(context: &Context) {
         };
         if status != pool.status {
             match dialect.write_pool_status(&pool, &status).await {
-                Ok(written) => context.view.note_pool(written),
-                Err(error) => warn!(pool = %pool.id(), %error, "its status was not written"),
+                Ok(written) => {
+                    context.view.note_pool(written.clone());
+                    pool = Arc::new(written);
+                }
+                Err(error) => outcome.failed(&pool, "status", &error),
             }
         }
-        note_waits(context, &pool, &**dialect).await;
+        if let Err(error) = note_waits(context, &pool, &**dialect).await {
+            outcome.failed(&pool, "what it waits for", &error);
+        }
     }
     crate::overlays::report(context).await;
     forget(context);
+    outcome
 }
 
 /// What was learned about types that nobody sells any more is of no use.
@@ -85,7 +131,11 @@ fn forget(context: &Context) {
 }
 
 /// Keeps on the pool what it waits for, so that a restart does not forget it.
-async fn note_waits(context: &Context, pool: &PoolRecord, dialect: &dyn Dialect) {
+async fn note_waits(
+    context: &Context,
+    pool: &PoolRecord,
+    dialect: &dyn Dialect,
+) -> Result<(), WriteError> {
     let notes = context
         .backoffs
         .notes(pool.id(), &pool.class.catalog(), context.now());
@@ -94,16 +144,13 @@ async fn note_waits(context: &Context, pool: &PoolRecord, dialect: &dyn Dialect)
         .flatten();
     let known = pool.annotations.get(annotations::WAITING);
     if text.as_deref() == known.map(AsRef::as_ref) {
-        return;
+        return Ok(());
     }
-    match dialect
-        .annotate_pool(pool, annotations::WAITING, text.as_deref())
-        .await
-    {
-        Ok(Some(written)) => context.view.note_pool(written),
-        Ok(None) => {}
-        Err(error) => warn!(pool = %pool.id(), %error, "what it waits for was not written"),
+    let written = dialect.annotate_pool(pool, annotations::WAITING, text.as_deref());
+    if let Some(written) = written.await? {
+        context.view.note_pool(written);
     }
+    Ok(())
 }
 
 /// What a pool's condition is called in an event when it turns bad.
@@ -300,7 +347,7 @@ fn capacity(
 }
 
 #[expect(clippy::cast_precision_loss, reason = "gauges are floats")]
-fn measure(context: &Context, pool: &PoolRecord, status: &PoolStatus) {
+fn measure(context: &Context, pool: &PoolRecord, status: &PoolStatus) -> BTreeSet<String> {
     let label = |name: &str| PoolResource {
         nodepool: pool.id().to_string(),
         resource_type: name.to_owned(),
@@ -364,4 +411,9 @@ fn measure(context: &Context, pool: &PoolRecord, status: &PoolStatus) {
         .consuming
         .get_or_create(&labels)
         .set(count(away.count()));
+    let names = status
+        .resources
+        .iter()
+        .chain(pool.pool.limits.resources.iter());
+    names.map(|(name, _)| name.to_string()).collect()
 }

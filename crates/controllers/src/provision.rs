@@ -30,6 +30,7 @@ use crate::context::{Context, Decide, Mode};
 use crate::events::Severity;
 use crate::limits;
 use crate::record::{MachineRecord, NewMachine, PoolRecord};
+use crate::thought::Thought;
 use crate::view::problem::Snapshot;
 
 /// How many machine objects are written at once.
@@ -39,6 +40,7 @@ const AGAIN: Duration = Duration::from_secs(10);
 
 /// Provides for pods, for ever.
 pub(crate) async fn run(context: Arc<Context>, batch: Arc<Batch>) {
+    let mut known = Thought::default();
     loop {
         batch.wait(window(&context)).await;
         if !context.may_act() {
@@ -46,7 +48,7 @@ pub(crate) async fn run(context: Arc<Context>, batch: Arc<Batch>) {
             batch.again(Duration::ZERO);
             continue;
         }
-        if round(&context).await == Outcome::Unfinished {
+        if round(&context, &mut known).await == Outcome::Unfinished {
             batch.again(AGAIN);
         }
         if let Some(wait) = context.served.due(context.now()) {
@@ -83,8 +85,8 @@ fn window(context: &Context) -> crate::dialect::Window {
         .unwrap_or_default()
 }
 
-/// One plan, carried out.
-async fn round(context: &Context) -> Outcome {
+/// One plan, carried out. One that bought nothing, `known`, is not made again while everything stays the same.
+async fn round(context: &Context, known: &mut Thought) -> Outcome {
     let statics = statics::fill(context).await;
     let started = Instant::now();
     let _buying = context.purchasing.lock().await;
@@ -116,12 +118,18 @@ async fn round(context: &Context) -> Outcome {
         machines,
         ..
     } = snapshot;
-    let Some((problem, plan)) = context
-        .decide(problem, |decide: &dyn Decide, problem| {
-            decide.provision(problem)
-        })
-        .await
-    else {
+    let recalled = known.recall(&problem).cloned();
+    let decided = match recalled {
+        Some(plan) => Some((problem, plan)),
+        None => {
+            context
+                .decide(problem, |decide: &dyn Decide, problem| {
+                    decide.provision(problem)
+                })
+                .await
+        }
+    };
+    let Some((problem, plan)) = decided else {
         return Outcome::Unfinished;
     };
     context.metrics.planned(started.elapsed());
@@ -139,6 +147,10 @@ async fn round(context: &Context) -> Outcome {
     tell(context, &problem, &plan, &pending, &made, &machines);
     crate::buffers::judge(context, &problem, &plan).await;
     let complete = made.len() == plan.launches.len() && plan.unplaced.is_empty();
+    if plan.launches.is_empty() {
+        // Time plays no part in where pods fit.
+        known.keep(problem, plan, None);
+    }
     if complete {
         statics
     } else {
@@ -151,7 +163,9 @@ fn hold_what_does_not_help(context: &Context, now: jiff::Timestamp) {
     let world = context.view.read();
     let waiting = world.pods.iter().filter(|pod| pod.provisionable());
     let waiting = waiting.map(|pod| pod.uid.clone()).collect();
-    for miss in context.served.misses(&waiting, now) {
+    let leaving = world.leaving().flat_map(|node| world.pods_on(node));
+    let leaving = leaving.map(|pod| pod.uid.clone()).collect();
+    for miss in context.served.misses(&waiting, &leaving, now) {
         let Some(times) = miss.machines.checked_sub(served::PATIENCE) else {
             continue;
         };

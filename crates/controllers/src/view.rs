@@ -14,6 +14,7 @@ mod world;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use joiner_core::name::{Labels, Name};
@@ -37,6 +38,10 @@ pub enum Touched {
     Node(Name),
     /// A pod that waits for a node.
     Pending(PodKey),
+    /// A pod was bound, so long after it was made.
+    Bound(Duration),
+    /// A pod is ready for the first time, so long after it was made.
+    Started(Duration),
     /// What pods take of a node that is no machine of ours.
     Room,
     /// A pool.

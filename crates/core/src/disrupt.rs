@@ -29,6 +29,7 @@ use self::candidate::{Candidate, Standing};
 use self::settle::Settled;
 use self::trial::{Trial, Trials};
 use crate::money::Money;
+use crate::name::Name;
 use crate::pack::{Compiled, Options};
 use crate::plan::{Kept, Plan, Reason, Removal};
 use crate::problem::{ConsolidationPolicy, DisruptionReason, Problem};
@@ -63,6 +64,11 @@ pub fn plan(problem: &Problem, options: &Options) -> Plan {
     );
     let plan = render(problem, &standings, &causes, chosen);
     settled.finish(plan)
+}
+
+/// How many nodes of each pool may be away at once for each reason, as budgets say now.
+pub fn allowed(problem: &Problem) -> Vec<(Name, DisruptionReason, u32)> {
+    Budgets::new(problem).allowed()
 }
 
 /// The trial as a plan: who goes and why, who stays and why.
@@ -120,6 +126,7 @@ fn render(problem: &Problem, standings: &[Candidate], causes: &Causes, trial: Tr
             node: node.name.clone(),
             reason: Reason::Kept { because },
             until,
+            eligible: candidate.eligible,
         });
     }
     plan

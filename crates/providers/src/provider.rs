@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use jiff::Timestamp;
 use joiner_core::problem::Catalog;
 
 use crate::{LaunchRequest, Machine, MachineId, Notice, ProviderError, Uid};
@@ -83,6 +84,11 @@ pub trait Provider: Send + Sync {
 
     /// What is wrong although it still works: prices that are not of today, a list that could not be renewed.
     async fn concern(&self) -> Option<String> {
+        None
+    }
+
+    /// When the prices in use were true, where a cloud tells them apart from what it sells.
+    async fn prices_as_of(&self) -> Option<Timestamp> {
         None
     }
 

@@ -194,21 +194,54 @@ pub fn track(old: Option<&Value>, new: &mut Value, writer: &Writer<'_>, schema: 
     *new = after;
 }
 
-/// If two objects differ in nothing but the times of their owners, gives `new` the old times: then nothing changed.
-pub fn keep_times(old: &Value, new: &mut Value) {
-    let timeless = |object: &Value| {
-        let mut object = object.clone();
-        let list = object.pointer_mut("/metadata/managedFields");
-        for entry in list.and_then(Value::as_array_mut).into_iter().flatten() {
-            if let Value::Object(entry) = entry {
-                entry.remove("time");
-            }
-        }
-        object
-    };
-    if old != new && timeless(old) == timeless(new) {
-        new.clone_from(old);
+/// If two objects differ in nothing but the times of their owners, gives `new` the old times: then nothing changed. Says
+/// whether the two are the same in the end.
+pub fn keep_times(old: &Value, new: &mut Value) -> bool {
+    if !differ_in_times_at_most(old, new) {
+        return false;
     }
+    new.clone_from(old);
+    true
+}
+
+/// Whether two objects are the same but for the times of their owners. Every update asks this: nothing is copied.
+fn differ_in_times_at_most(old: &Value, new: &Value) -> bool {
+    same_fields(old, new, |key, old, new| {
+        key == "metadata"
+            && same_fields(old, new, |key, old, new| {
+                key == "managedFields" && same_owners(old, new)
+            })
+    })
+}
+
+fn same_owners(old: &Value, new: &Value) -> bool {
+    let (Some(old), Some(new)) = (old.as_array(), new.as_array()) else {
+        return false;
+    };
+    let timeless = |key: &str| key != "time";
+    old.len() == new.len()
+        && old
+            .iter()
+            .zip(new)
+            .all(|(old, new)| match (old.as_object(), new.as_object()) {
+                (Some(old), Some(new)) => {
+                    let old = old.iter().filter(|(key, _)| timeless(key));
+                    old.eq(new.iter().filter(|(key, _)| timeless(key)))
+                }
+                _ => old == new,
+            })
+}
+
+/// Whether two objects have the same fields with the same values, or values that `alike` takes for the same.
+fn same_fields(old: &Value, new: &Value, alike: impl Fn(&str, &Value, &Value) -> bool) -> bool {
+    let (Some(old), Some(new)) = (old.as_object(), new.as_object()) else {
+        return old == new;
+    };
+    old.len() == new.len()
+        && old.iter().all(|(key, old)| {
+            new.get(key)
+                .is_some_and(|new| old == new || alike(key, old, new))
+        })
 }
 
 fn precheck(config: &Value, writer: &Writer<'_>, ty: Type<'_>) -> Result<(), ApplyError> {

@@ -27,6 +27,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use joiner_core::problem::Catalog;
+use tokio::sync::Notify;
 
 use self::journal::Journal;
 use self::ledger::Ledger;
@@ -37,6 +38,9 @@ use crate::clouds::sim::{CloudEvent, SimCloud};
 
 /// After so many violations the rest adds nothing.
 const MOST_VIOLATIONS: usize = 20;
+
+/// More changes than this within one moment are a circle: virtual time stands still until everybody rests.
+const MOST_AT_ONCE: u64 = 20_000;
 
 /// What the auditor must know of the world.
 #[derive(Debug, Clone)]
@@ -100,15 +104,21 @@ struct Inner {
     ledger: Ledger,
     journal: Journal,
     waits: Waits,
+    told: writes::Told,
     violations: Vec<Violation>,
-    /// When Joiner last changed anything.
+    /// When Joiner last changed anything, and what.
     last_write: Timestamp,
+    last_written: String,
+    /// The present moment, and how many changes it has seen.
+    moment: (Timestamp, u64),
 }
 
 /// Watches a world. Cheap to clone; clones are the same auditor.
 #[derive(Debug, Clone)]
 pub struct Auditor {
     inner: Arc<Mutex<Inner>>,
+    /// Told when somebody works in circles: whoever waits for time to pass would wait for ever.
+    circle: Arc<Notify>,
 }
 
 impl Auditor {
@@ -121,16 +131,31 @@ impl Auditor {
                 ledger: Ledger::default(),
                 journal: Journal::default(),
                 waits: Waits::default(),
+                told: writes::Told::default(),
                 violations: Vec::new(),
                 last_write: Timestamp::MIN,
+                last_written: String::new(),
+                moment: (Timestamp::MIN, 0),
             })),
+            circle: Arc::default(),
         }
     }
 
     /// Watches an API server from now on; it should be a fresh one.
     pub fn watch_server(&self, server: &ApiServer) {
         let auditor = self.clone();
-        server.observe(move |commit| auditor.lock().committed(commit));
+        server.observe(move |commit| {
+            let mut inner = auditor.lock();
+            inner.committed(commit);
+            if inner.moment.1 == MOST_AT_ONCE {
+                auditor.circle.notify_one();
+            }
+        });
+    }
+
+    /// Waits until somebody works in circles, without any time passing.
+    pub async fn stuck(&self) {
+        self.circle.notified().await;
     }
 
     /// Watches a cloud from now on; it should be a fresh one.
@@ -213,6 +238,11 @@ impl Auditor {
         Duration::try_from(now.duration_since(last)).unwrap_or_default()
     }
 
+    /// What Joiner changed last, leases apart.
+    pub fn last_written(&self) -> String {
+        self.lock().last_written.clone()
+    }
+
     /// How many machines were bought so far.
     pub fn bought(&self) -> u64 {
         self.lock().ledger.bought
@@ -230,15 +260,30 @@ impl Inner {
             .collect();
         findings.extend(purchases::judge_commit(&self.ledger, commit));
         findings.extend(removals::judge_commit(&self.ledger, commit));
-        if let Some(finding) = writes::at_rest(commit) {
+        if let Some(finding) = writes::at_rest(&mut self.told, commit) {
             self.last_write = commit.at;
+            self.last_written.clone_from(&finding.message);
             if matches!(self.phase, Phase::Rest(_)) {
                 findings.push(finding);
             }
         }
+        findings.extend(self.count(commit));
         self.journal.commit(commit);
         self.ledger.commit(commit);
         self.found(commit.at, findings);
+    }
+
+    /// Counts the changes of this moment.
+    fn count(&mut self, commit: &Commit<'_>) -> Option<Finding> {
+        let (moment, changes) = &mut self.moment;
+        if *moment != commit.at {
+            (*moment, *changes) = (commit.at, 0);
+        }
+        *changes += 1;
+        (*changes == MOST_AT_ONCE).then(|| {
+            let message = format!("{changes} changes within one moment, and no end");
+            Finding::new(Invariant::TimePasses, message, [])
+        })
     }
 
     fn happened(&mut self, event: &CloudEvent, now: Timestamp) {

@@ -21,6 +21,7 @@ mod node;
 pub(crate) mod number;
 mod path;
 mod pattern;
+mod posted;
 mod prune;
 pub(crate) mod quantity;
 mod structural;
@@ -35,6 +36,7 @@ pub use lists::validate_lists;
 pub use node::{Kind, ListType, MapType, Schema, SchemaRef};
 pub(crate) use number::go_float;
 pub use path::Path;
+pub use posted::Posted;
 pub use prune::prune;
 pub use validate::{validate, validate_update};
 

@@ -218,6 +218,27 @@ async fn a_kubelet_refuses_what_was_bound_past_the_scheduler_and_does_not_fit() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_that_has_ended_takes_no_room_on_its_node() {
+    let cluster = cluster(1).await;
+    let api = cluster.api();
+    let mut task = pod("task", "3");
+    task["spec"]["restartPolicy"] = json!("Never");
+    task["metadata"]["annotations"] = json!({"sim.joiner.dev/run-seconds": "5"});
+    api.create("pods", "default", task).unwrap();
+    until("it ends", || {
+        let pod = api.get("pods", "default", "task").unwrap();
+        pod["status"]["phase"] == "Succeeded"
+    })
+    .await;
+    api.create("pods", "default", pod("next", "3")).unwrap();
+    until("another runs in its place", || {
+        ready(&api, "next").len() == 1
+    })
+    .await;
+    cluster.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn crashing_containers_are_started_again_and_again_with_longer_waits() {
     let cluster = cluster(1).await;
     let api = cluster.api();

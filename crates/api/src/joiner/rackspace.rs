@@ -102,7 +102,7 @@ pub struct RackspaceNodeClassStatus {
     /// Region of the cloudspace, the only one where servers can join it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
-    /// How old the prices in use are.
+    /// When the prices in use were true, to five minutes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prices_as_of: Option<Time>,
     /// Whether the token is good, the cloudspace is there and prices are known.

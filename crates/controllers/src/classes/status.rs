@@ -57,8 +57,12 @@ impl Classes {
     }
 
     fn extra(&self, record: &ClassRecord, factory: &dyn ClassFactory) -> Value {
-        let catalog = self.slot(&record.key).and_then(|slot| slot.catalog());
-        catalog.map_or_else(|| json!({}), |catalog| factory.status(&catalog))
+        let stock = self.slot(&record.key).map(|slot| slot.stock());
+        let catalog = stock.and_then(|stock| Some((stock.catalog?, stock.priced)));
+        catalog.map_or_else(
+            || json!({}),
+            |(catalog, priced)| factory.status(&catalog, priced),
+        )
     }
 
     fn last_said(&self, record: &ClassRecord) -> Option<Value> {

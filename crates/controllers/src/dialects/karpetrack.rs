@@ -164,6 +164,10 @@ impl Dialect for Karpetrack {
         }
     }
 
+    fn shows_phases(&self) -> bool {
+        true
+    }
+
     fn keeps_prices(&self) -> bool {
         true
     }

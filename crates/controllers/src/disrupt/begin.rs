@@ -1,6 +1,6 @@
 //! Beginning commands: as many at once as budgets allow, each looked at again after its nodes keep new pods away.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures::StreamExt as _;
@@ -12,13 +12,14 @@ use joiner_core::problem::{DisruptionReason, Problem};
 use tracing::{info, warn};
 
 use super::command::{Command, split};
+use super::moves::{self, Moves};
 use super::progress::{obstacle, undo};
 use super::taint::{Taintedness, taint};
 use super::{delete, guard, past};
 use crate::clients::WriteError;
 use crate::context::Context;
 use crate::events::Severity;
-use crate::metrics::{Decision, consolidation_type};
+use crate::metrics::{Decision, PoolDecision, consolidation_type};
 use crate::provision::{Purpose, launch};
 use crate::record::{
     Condition, Intent, Key, MachineRecord, MetadataChange, Truth, annotations, kinds,
@@ -60,13 +61,14 @@ pub(super) async fn all(
             }
         }
     }
+    let moves = &Moves::of(problem, plan, machines);
     stream::iter(deletions)
         .for_each_concurrent(AT_ONCE, |(command, targets)| async move {
-            take_away(context, &command, &targets).await;
+            take_away(context, &command, &targets, moves).await;
         })
         .await;
     for (command, targets) in replacements {
-        replace(context, problem, &command, &targets).await;
+        replace(context, problem, &command, &targets, moves).await;
     }
     later
 }
@@ -110,7 +112,7 @@ fn targets<'p>(
         .collect()
 }
 
-fn count(context: &Context, command: &Command<'_>) {
+fn count(context: &Context, command: &Command<'_>, targets: &[Target<'_>]) {
     let cause = command.cause();
     let labels = Decision {
         decision: command.decision().to_owned(),
@@ -118,10 +120,28 @@ fn count(context: &Context, command: &Command<'_>) {
         consolidation_type: consolidation_type(cause, command.removals.len()).to_owned(),
     };
     context.metrics.decisions.get_or_create(&labels).inc();
+    let pools: BTreeSet<&Name> = targets
+        .iter()
+        .filter_map(|(machine, _)| machine.pool.as_ref())
+        .collect();
+    for pool in pools {
+        let labels = PoolDecision {
+            nodepool: pool.to_string(),
+            decision: labels.decision.clone(),
+            reason: labels.reason.clone(),
+            consolidation_type: labels.consolidation_type.clone(),
+        };
+        context.metrics.pool_decisions.get_or_create(&labels).inc();
+    }
 }
 
 /// Nodes that nothing need be bought for. If the process dies half way, the taint that nobody stands for is taken off.
-async fn take_away(context: &Context, command: &Command<'_>, targets: &[Target<'_>]) {
+async fn take_away(
+    context: &Context,
+    command: &Command<'_>,
+    targets: &[Target<'_>],
+    moves: &Moves,
+) {
     for (machine, removal) in targets {
         let begun = match mark(context, machine, removal).await {
             Ok(()) => obstacle(context, machine, removal.cause).await,
@@ -137,7 +157,8 @@ async fn take_away(context: &Context, command: &Command<'_>, targets: &[Target<'
             machine = %machine.key, node = %removal.node, cause = %removal.cause,
             reason = %removal.reason, "goes"
         );
-        count(context, command);
+        count(context, command, targets);
+        moves.promise(context, &removal.node);
         let current = context.view.read().machines.get(&machine.key).cloned();
         if let Some(current) = current {
             delete(context, &current, word(removal.cause)).await;
@@ -154,7 +175,7 @@ async fn mark(
     let dialect = context
         .dialect(&machine.key)
         .ok_or_else(|| WriteError::Refused("unknown dialect".into()))?;
-    keep_away(context, machine).await?;
+    keep_away(context, machine, Taintedness::Leaving).await?;
     // The taint is news to the machine's lifecycle too: it may have written meanwhile.
     let current = context.view.read().machines.get(&machine.key).cloned();
     let machine = current.ok_or_else(|| WriteError::Gone("it is gone already".into()))?;
@@ -187,14 +208,18 @@ async fn unmark(context: &Context, machine: &MachineRecord) {
     }
 }
 
-async fn keep_away(context: &Context, machine: &MachineRecord) -> Result<(), WriteError> {
+async fn keep_away(
+    context: &Context,
+    machine: &MachineRecord,
+    how: Taintedness,
+) -> Result<(), WriteError> {
     let node = machine
         .status
         .node
         .as_ref()
         .and_then(|name| context.view.read().nodes.get(name).cloned());
     match node {
-        Some(node) => taint(context, &node, Taintedness::Tainted).await,
+        Some(node) => taint(context, &node, how).await,
         None => Err(WriteError::Gone("its node is gone".into())),
     }
 }
@@ -205,6 +230,7 @@ async fn replace(
     problem: &Problem,
     command: &Command<'_>,
     targets: &[Target<'_>],
+    moves: &Moves,
 ) {
     let now = context.now();
     let id = context.names.next("disruption", now);
@@ -227,7 +253,7 @@ async fn replace(
             since: now,
         };
         let written = match intend(context, machine, &intent).await {
-            Ok(()) => keep_away(context, machine).await,
+            Ok(()) => keep_away(context, machine, Taintedness::Tainted).await,
             Err(error) => Err(error),
         };
         if let Err(error) = written {
@@ -257,8 +283,12 @@ async fn replace(
         return;
     }
     context.past.note(past::essence(problem, command), now);
-    count(context, command);
+    count(context, command, targets);
+    for (launch, machine) in launches.iter().zip(made.values()) {
+        moves::promise_new(context, problem, launch, machine);
+    }
     for (machine, removal) in targets {
+        moves.promise(context, &removal.node);
         info!(
             machine = %machine.key, node = %removal.node, cause = %removal.cause, reason = %removal.reason,
             replacements = names.len(), "disruption begun"

@@ -12,32 +12,60 @@ use joiner_core::name::Name;
 use joiner_core::requirements::Requirements;
 use joiner_providers::{Machine, MachineId};
 use tokio::sync::Notify;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use crate::clients::WriteError;
 use crate::clock;
 use crate::context::{Context, Mode};
-use crate::record::{Condition, MachineRecord, PoolRecord, Truth, kinds};
+use crate::record::{Condition, Key, MachineRecord, PoolRecord, Truth, kinds};
 
 /// How old a machine must be before its type may be missed: catalogues of young types come and go.
 const TYPE_MISSED_AFTER: Duration = Duration::from_hours(1);
 
+/// How soon to look again when something could not be written down.
+const AGAIN: Duration = Duration::from_secs(10);
+
 /// Looks for drift for ever: from time to time, and when a pool or class has changed.
 pub(crate) async fn run(context: Arc<Context>, changed: Arc<Notify>) {
+    let mut missed = Missed::Nothing;
     loop {
+        let wait = match missed {
+            Missed::Nothing => context.settings.drift_period,
+            Missed::Something => AGAIN.min(context.settings.drift_period),
+        };
         tokio::select! {
             biased;
             () = changed.notified() => tokio::time::sleep(Duration::from_secs(1)).await,
-            () = tokio::time::sleep(context.settings.drift_period) => {}
+            () = tokio::time::sleep(wait) => {}
         }
+        missed = Missed::Nothing;
         if context.may_act() && context.settings.mode == Mode::Act {
-            look(&context).await;
+            look(&context, &mut missed).await;
         }
     }
 }
 
-async fn look(context: &Context) {
-    stamp_pools(context).await;
+/// Whether everything was written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Missed {
+    Nothing,
+    Something,
+}
+
+impl Missed {
+    /// A write did not succeed: it is tried again soon.
+    fn note(&mut self, object: &Key, what: &'static str, error: &WriteError) {
+        *self = Missed::Something;
+        if error.outpaced() {
+            debug!(%object, what, %error, "has changed meanwhile");
+        } else {
+            warn!(%object, what, %error, "was not written");
+        }
+    }
+}
+
+async fn look(context: &Context, missed: &mut Missed) {
+    stamp_pools(context, missed).await;
     let machines: Vec<Arc<MachineRecord>> = {
         let world = context.view.read();
         let settled = |one: &&Arc<MachineRecord>| {
@@ -71,7 +99,7 @@ async fn look(context: &Context) {
                     machine = Arc::new(written);
                 }
                 Err(error) => {
-                    warn!(machine = %machine.key, %error, "could not be stamped");
+                    missed.note(&machine.key, "stamp", &error);
                     continue;
                 }
             }
@@ -82,12 +110,12 @@ async fn look(context: &Context) {
             .and_then(|(all, id)| all.get(id));
         let found = drifted(context, &pool, &machine, bought).await;
         if let Err(error) = write(context, &machine, found).await {
-            warn!(machine = %machine.key, %error, "drift could not be written down");
+            missed.note(&machine.key, "drift", &error);
         }
     }
 }
 
-async fn stamp_pools(context: &Context) {
+async fn stamp_pools(context: &Context, missed: &mut Missed) {
     let pools: Vec<Arc<PoolRecord>> = context.view.read().pools.iter().cloned().collect();
     for pool in pools {
         let Some(dialect) = context.dialect(&pool.key) else {
@@ -96,7 +124,7 @@ async fn stamp_pools(context: &Context) {
         match dialect.stamp_pool(&pool).await {
             Ok(Some(written)) => context.view.note_pool(written),
             Ok(None) => {}
-            Err(error) => warn!(pool = %pool.id(), %error, "could not be stamped"),
+            Err(error) => missed.note(&pool.key, "stamp", &error),
         }
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use joiner_core::money::Money;
 use joiner_core::name::Name;
 use joiner_core::problem::{DisruptionReason, Problem};
@@ -158,6 +158,15 @@ fn no_saving(
     let after = after.fold(Money::ZERO, Money::saturating_add);
     (after >= present)
         .then(|| format!("its replacement costs {after} an hour and not less than {present}"))
+}
+
+/// Nodes on which pods come and go are not weighed at all: deciding is work, and they would be held back anyway.
+pub(super) fn let_settle(settle: Duration, problem: &mut Problem) {
+    let settle = SignedDuration::try_from(settle).unwrap_or(SignedDuration::MAX);
+    for pool in &mut problem.pools {
+        let terms = &mut pool.disruption;
+        terms.consolidate_after = terms.consolidate_after.map(|after| after.max(settle));
+    }
 }
 
 /// A pool whose template has changed replaces one node first: only when a machine made after the new template is in use

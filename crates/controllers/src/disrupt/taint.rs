@@ -16,6 +16,8 @@ use crate::view::pods::{DISRUPTED, Owner, PodRecord, Specs, lower_pod};
 pub(super) enum Taintedness {
     /// It does.
     Tainted,
+    /// It does, and load balancers are kept away too: nothing has to be ready before it goes.
+    Leaving,
     /// It does not.
     Clean,
 }
@@ -28,7 +30,7 @@ pub(super) async fn taint(
 ) -> Result<(), WriteError> {
     let mut change = NodeChange::of(node);
     match wanted {
-        Taintedness::Tainted => {
+        Taintedness::Tainted | Taintedness::Leaving => {
             let taint = Taint {
                 key: DISRUPTED.into(),
                 value: "".into(),
@@ -37,7 +39,14 @@ pub(super) async fn taint(
             change.ensure_taints(node, &[taint], &[]);
             change.taint_time = Some(context.now());
         }
-        Taintedness::Clean => change.ensure_taints(node, &[], &[(DISRUPTED, Effect::NoSchedule)]),
+        Taintedness::Clean => {
+            change.ensure_taints(node, &[], &[(DISRUPTED, Effect::NoSchedule)]);
+            change.ensure_balanced(node);
+        }
+    }
+    // What comes with going is written together with the first sign of it.
+    if wanted == Taintedness::Leaving {
+        change.ensure_unbalanced(node);
     }
     if change.is_empty() {
         return Ok(());

@@ -71,7 +71,10 @@ pub(super) fn next(observed: &Observed, node: &NodeRecord, deadline: Option<Time
                 .get(&pod.uid)
                 .is_none_or(|eviction| eviction.next <= now)
     };
-    if let Some(pod) = group.iter().find(due) {
+    // The largest first: what has yet to find a place finds it while there is most room, and small ones fill the gaps.
+    let size = |pod: &&&Arc<PodRecord>| share(pod, node);
+    let next = group.iter().filter(due);
+    if let Some(pod) = next.max_by(|one, other| size(one).total_cmp(&size(other))) {
         return Drain::Do(Step::Evict {
             pod: pod.key.clone(),
             uid: pod.uid.clone(),
@@ -91,6 +94,16 @@ pub(super) fn next(observed: &Observed, node: &NodeRecord, deadline: Option<Time
         wake: Wake::At(wake.max(clock::after(now, LOOK / 4))),
         blocked: blocked(observed, group),
     }
+}
+
+/// How much of a node a pod takes, of what it takes most of.
+#[expect(clippy::cast_precision_loss, reason = "a share is a float")]
+fn share(pod: &PodRecord, node: &NodeRecord) -> f64 {
+    let shares = pod.spec.requests.iter().map(|(name, amount)| {
+        let all = node.allocatable.get(name).max(1);
+        amount as f64 / all as f64
+    });
+    shares.fold(0.0, f64::max)
 }
 
 /// When a pod is made to leave so that it is gone by the deadline.

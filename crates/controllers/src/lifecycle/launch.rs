@@ -1,5 +1,7 @@
 //! Buying: the offers of the object in their order, one request a step, the same machine for the same object.
 
+use std::time::Duration;
+
 use joiner_core::labels;
 use joiner_core::name::{Labels, Name};
 use joiner_providers::{LaunchRequest, Machine, MachineState, NodeLink};
@@ -10,6 +12,9 @@ use crate::record::{MachineRecord, MachineStatus, MetadataChange, Truth, annotat
 
 /// The longest that the words of a cloud may be in a condition.
 const WORDS: usize = 300;
+
+/// How often the cloud is asked about a machine whose node has joined already.
+const JOINED: Duration = Duration::from_secs(1);
 
 pub(super) fn step(machine: &MachineRecord, observed: &Observed) -> Step {
     let now = observed.now;
@@ -150,7 +155,12 @@ fn arrived(
     if let Some(at) = observed.memory.must_wait(now) {
         return Step::Wait(Wake::At(at));
     }
-    match observed.memory.next_poll() {
+    // Once its node has joined, what the cloud said about a machine that comes is out of date.
+    let poll = match (observed.nodes.is_empty(), observed.memory.asked) {
+        (false, Some(asked)) => Some(clock::after(asked, JOINED)),
+        _ => observed.memory.next_poll(),
+    };
+    match poll {
         Some(at) if at > now => Step::Wait(Wake::At(at.min(deadline))),
         _ => Step::Get(bought.id.clone()),
     }

@@ -10,6 +10,11 @@ use serde_json::{Value, json};
 
 use crate::view::nodes::{NodeRecord, TaintTime};
 
+/// Keeps load balancers away from a node that goes.
+const NO_LOAD_BALANCER: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
+/// Who did so, as Karpenter has it.
+const BY: &str = "karpenter";
+
 /// What is to change on a node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeChange {
@@ -21,6 +26,8 @@ pub struct NodeChange {
     pub version: u64,
     /// Labels to set.
     pub labels: Labels,
+    /// Labels to take off.
+    pub unlabelled: Vec<Name>,
     /// Annotations to set.
     pub annotations: Labels,
     /// All its taints from now on; `None` leaves them alone.
@@ -53,6 +60,7 @@ impl NodeChange {
     /// Whether nothing is to change.
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty()
+            && self.unlabelled.is_empty()
             && self.annotations.is_empty()
             && self.taints.is_none()
             && self.finalizers.is_none()
@@ -69,6 +77,20 @@ impl NodeChange {
             if node.labels.get(key) != Some(value) {
                 self.labels.insert(key.clone(), value.clone());
             }
+        }
+    }
+
+    /// Keeps load balancers away from the node.
+    pub fn ensure_unbalanced(&mut self, node: &NodeRecord) {
+        let label: (Name, Name) = (NO_LOAD_BALANCER.into(), BY.into());
+        self.ensure_labels(node, [(&label.0, &label.1)]);
+    }
+
+    /// Takes back what [`NodeChange::ensure_unbalanced`] did.
+    pub fn ensure_balanced(&mut self, node: &NodeRecord) {
+        let ours = node.labels.get(NO_LOAD_BALANCER);
+        if ours.is_some_and(|by| &**by == BY) {
+            self.unlabelled.push(NO_LOAD_BALANCER.into());
         }
     }
 
@@ -120,14 +142,18 @@ impl NodeChange {
     /// As a JSON merge patch. It carries the version, so that lists are never replaced blindly.
     pub fn patch(&self, owners: &[OwnerReference]) -> Value {
         let mut metadata = json!({"uid": &*self.uid, "resourceVersion": self.version.to_string()});
+        let off = self.unlabelled.iter();
+        let off = off.map(|key| (key.to_string(), Value::Null));
         let map = |labels: &Labels| -> BTreeMap<String, String> {
             labels
                 .iter()
                 .map(|(key, value)| (key.to_string(), value.to_string()))
                 .collect()
         };
-        if !self.labels.is_empty() {
-            metadata["labels"] = json!(map(&self.labels));
+        if !(self.labels.is_empty() && self.unlabelled.is_empty()) {
+            let on = map(&self.labels).into_iter();
+            let on = on.map(|(key, value)| (key, Value::String(value)));
+            metadata["labels"] = Value::Object(on.chain(off).collect());
         }
         if !self.annotations.is_empty() {
             metadata["annotations"] = json!(map(&self.annotations));

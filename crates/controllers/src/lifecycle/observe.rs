@@ -28,8 +28,9 @@ impl Worker<'_> {
         if let Some(id) = &machine.status.provider_id {
             links.push(NodeLink::ProviderId(id.clone()));
         }
-        let free = |owners: &[joiner_core::name::Name]| {
-            owners.is_empty() || owners.contains(&machine.uid.0)
+        let own = |node: &NodeRecord| {
+            node.owners.contains(&machine.uid.0)
+                || (node.owners.is_empty() && links.iter().any(|link| node.is(link)))
         };
         let nodes: Vec<Arc<NodeRecord>> = match &machine.status.node {
             Some(name) if machine.registered() => {
@@ -38,7 +39,7 @@ impl Worker<'_> {
             _ => world
                 .nodes
                 .iter()
-                .filter(|node| free(&node.owners) && links.iter().any(|link| node.is(link)))
+                .filter(|node| own(node))
                 .cloned()
                 .collect(),
         };
@@ -96,6 +97,7 @@ impl Worker<'_> {
             finalizer: dialect.finalizer(),
             owner: dialect.owner(machine),
             node_labels: dialect.node_labels(machine),
+            shows_phases: dialect.shows_phases(),
             nodes,
             pods,
             attached,

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use joiner_core::name::Name;
 use joiner_core::taints::{Effect, Taint};
 use joiner_providers::MachineId;
 
@@ -24,8 +23,6 @@ const AGAIN: Duration = Duration::from_secs(5);
 const QUICK: Duration = Duration::from_secs(8);
 /// How far apart two reads must be that find nothing, where a purchase may still be under way.
 const SETTLED: Duration = Duration::from_secs(30);
-/// Keeps load balancers away from a node that is being drained.
-const NO_LOAD_BALANCER: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 
 pub(super) fn step(machine: &MachineRecord, observed: &Observed) -> Step {
     if !machine.finalizer {
@@ -87,15 +84,18 @@ fn empty(machine: &MachineRecord, observed: &Observed, node: &NodeRecord) -> Opt
     };
     change.ensure_taints(node, &[taint], &[]);
     change.taint_time = Some(now);
-    let label: (Name, Name) = (NO_LOAD_BALANCER.into(), "karpenter".into());
-    change.ensure_labels(node, [(&label.0, &label.1)]);
+    change.ensure_unbalanced(node);
+    if !node.owners.contains(&machine.uid.0) {
+        // It was never registered. When its machine is gone, nothing else tells a later process whose node it was.
+        change.owner = Some(observed.owner.clone());
+    }
     if !change.is_empty() {
         return Some(Step::Node(Box::new(change)));
     }
     // An empty node is gone before anybody could read that it is being emptied.
-    let leaving = observed.pods.iter().any(|pod| pod.awaits_eviction(now));
+    let worth = observed.shows_phases || observed.pods.iter().any(|pod| pod.awaits_eviction(now));
     let told = machine.status.conditions.get(kinds::DRAINED).is_some();
-    if machine.registered() && leaving && !told {
+    if machine.registered() && worth && !told {
         let change = (kinds::DRAINED, Truth::Unknown, "Draining", String::new());
         let status = with_conditions(machine, now, [change]);
         return status.map(|status| Step::Status(Box::new(status)));
@@ -166,9 +166,8 @@ fn remove(machine: &MachineRecord, observed: &Observed) -> Step {
         return status_or_wait(with_conditions(machine, now, [change]), Wake::OnChange);
     }
     let began = observed.memory.terminating_since.unwrap_or(now);
-    let slow = clock::since(now, began) >= QUICK;
-    if observed.memory.terminating
-        && slow
+    let slow = observed.memory.terminating && clock::since(now, began) >= QUICK;
+    if (slow || observed.shows_phases)
         && let Some(status) = terminating(machine, now)
     {
         return Step::Status(Box::new(status));

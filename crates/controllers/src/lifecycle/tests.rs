@@ -113,6 +113,23 @@ fn a_slow_cloud_says_what_it_waits_for() {
 }
 
 #[test]
+fn a_cloud_that_is_behind_its_own_nodes_is_asked_at_once() {
+    let mut toy = Toy::new();
+    toy.pending = Some("booting".into());
+    toy.run_until(|toy| {
+        let conditions = &toy.machine().status.conditions;
+        conditions.get(kinds::LAUNCHED).is_some()
+    });
+    toy.wait(Duration::from_secs(2));
+    assert!(matches!(toy.next(), Step::Wait(_)));
+    toy.cloud[0].state = MachineState::Running;
+    toy.joins_after = Some(Duration::ZERO);
+    toy.wait(Duration::ZERO);
+    assert!(toy.node.is_some());
+    assert!(matches!(toy.next(), Step::Get(_)));
+}
+
+#[test]
 fn a_node_of_another_machine_is_never_taken() {
     let mut toy = Toy::new();
     toy.run_until(|toy| toy.machine().launched());
@@ -162,6 +179,30 @@ fn pods_leave_in_order_and_the_machine_goes_last() {
     assert!(at("evict default/critical") < at("terminate"));
     assert!(at("terminate") < at("delete node"));
     assert!(at("delete node") < at("release"));
+}
+
+#[test]
+fn a_family_that_shows_phases_shows_the_last_ones_of_an_empty_node_too() {
+    let ends = |shows: bool| {
+        let mut toy = Toy::new();
+        toy.shows_phases = shows;
+        toy.run_until(|toy| toy.machine().initialized());
+        toy.delete();
+        let mut seen = Vec::new();
+        toy.run_until(|toy| {
+            if let Some(machine) = &toy.machine {
+                let is = |kind: &str| machine.status.conditions.get(kind).is_some();
+                let now = (is(kinds::DRAINED), is(kinds::INSTANCE_TERMINATING));
+                if seen.last() != Some(&now) {
+                    seen.push(now);
+                }
+            }
+            toy.machine.is_none()
+        });
+        seen
+    };
+    assert_eq!(ends(false), [(false, false)]);
+    assert_eq!(ends(true), [(false, false), (true, false), (true, true)]);
 }
 
 #[test]

@@ -139,6 +139,19 @@ pub struct Decision {
     pub consolidation_type: String,
 }
 
+/// A disruption of nodes of a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct PoolDecision {
+    /// Pool.
+    pub nodepool: String,
+    /// `delete` or `replace`.
+    pub decision: String,
+    /// Why.
+    pub reason: String,
+    /// `empty`, `single`, `multi` or nothing.
+    pub consolidation_type: String,
+}
+
 /// A look for nodes that may go.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct Evaluation {

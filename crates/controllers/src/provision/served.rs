@@ -35,9 +35,18 @@ impl Sale {
     }
 }
 
-/// Machines that were bought for pods that still wait, by machine.
+/// What is on its way.
 #[derive(Debug, Default)]
-pub struct Served(Mutex<BTreeMap<Key, Sale>>);
+struct State {
+    /// Machines that were bought for pods that still wait.
+    sales: BTreeMap<Key, Sale>,
+    /// Machines that pods of leaving nodes were given room on, by the pods' identity.
+    moves: BTreeMap<Name, Key>,
+}
+
+/// Pods that are on their way to a machine.
+#[derive(Debug, Default)]
+pub struct Served(Mutex<State>);
 
 /// Pods that machines of a pool did not help.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +59,7 @@ pub(super) struct Miss {
 }
 
 impl Served {
-    fn sales(&self) -> MutexGuard<'_, BTreeMap<Key, Sale>> {
+    fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -68,12 +77,18 @@ impl Served {
             untold: one_of_several,
             in_use: None,
         };
-        self.sales().insert(machine.clone(), sale);
+        self.state().sales.insert(machine.clone(), sale);
+    }
+
+    /// Pods of nodes that leave have room on a machine.
+    pub(crate) fn moved(&self, machine: &Key, pods: impl IntoIterator<Item = Name>) {
+        let moves = pods.into_iter().map(|pod| (pod, machine.clone()));
+        self.state().moves.extend(moves);
     }
 
     /// A machine has changed. Whether its pods can go there from now on.
     pub(crate) fn saw(&self, machine: &MachineRecord, now: Timestamp) -> bool {
-        match self.sales().get_mut(&machine.key) {
+        match self.state().sales.get_mut(&machine.key) {
             Some(sale) if machine.initialized() && sale.in_use.is_none() => {
                 sale.in_use = Some(now);
                 true
@@ -84,26 +99,26 @@ impl Served {
 
     /// How long until the next pods have had their time.
     pub(crate) fn due(&self, now: Timestamp) -> Option<Duration> {
-        let sales = self.sales();
-        let ends = sales.values().filter(|sale| !sale.late(now));
+        let state = self.state();
+        let ends = state.sales.values().filter(|sale| !sale.late(now));
         ends.filter_map(|sale| Some(clock::until(now, clock::after(sale.in_use?, GRACE))))
             .min()
     }
 
     /// The machine that each pod is about to go to, by the pod's identity.
     pub(crate) fn promises(&self, now: Timestamp) -> BTreeMap<Name, Key> {
-        let sales = self.sales();
-        let open = sales.iter().filter(|(_, sale)| !sale.late(now));
-        open.flat_map(|(machine, sale)| {
+        let state = self.state();
+        let mut promises = state.moves.clone();
+        for (machine, sale) in state.sales.iter().filter(|(_, sale)| !sale.late(now)) {
             let pods = sale.pods.keys();
-            pods.map(move |pod| (pod.clone(), machine.clone()))
-        })
-        .collect()
+            promises.extend(pods.map(|pod| (pod.clone(), machine.clone())));
+        }
+        promises
     }
 
     /// The pods that the scheduler should be told to put on this machine, once.
     pub(crate) fn tell(&self, machine: &Key) -> BTreeMap<Name, PodKey> {
-        match self.sales().get_mut(machine) {
+        match self.state().sales.get_mut(machine) {
             Some(sale) if sale.untold => {
                 sale.untold = false;
                 sale.pods.clone()
@@ -112,9 +127,16 @@ impl Served {
         }
     }
 
-    /// Forgets pods that wait no longer; tells which pools do not help theirs.
-    pub(super) fn misses(&self, waiting: &BTreeSet<Name>, now: Timestamp) -> Vec<Miss> {
-        let mut all = self.sales();
+    /// Forgets pods that neither wait nor have yet to leave; tells which pools do not help theirs.
+    pub(super) fn misses(
+        &self,
+        waiting: &BTreeSet<Name>,
+        leaving: &BTreeSet<Name>,
+        now: Timestamp,
+    ) -> Vec<Miss> {
+        let mut state = self.state();
+        state.moves.retain(|pod, _| leaving.contains(pod));
+        let all = &mut state.sales;
         all.retain(|_, sale| {
             let before = sale.pods.len();
             sale.pods.retain(|pod, _| waiting.contains(pod));
@@ -147,7 +169,7 @@ impl Served {
 
     /// How many machines are remembered.
     pub fn len(&self) -> usize {
-        self.sales().len()
+        self.state().sales.len()
     }
 
     /// Whether none is.
@@ -187,13 +209,15 @@ mod tests {
     }
 
     fn in_use(served: &Served, since: i64) {
-        if let Some(sale) = served.sales().get_mut(&key("m")) {
+        if let Some(sale) = served.state().sales.get_mut(&key("m")) {
             sale.in_use = Some(at(since));
         }
     }
 
-    fn waiting(pods: &[&str]) -> BTreeSet<Name> {
-        pods.iter().map(|name| Name::from(*name)).collect()
+    fn misses(served: &Served, waiting: &[&str], leaving: &[&str], now: i64) -> usize {
+        let names = |all: &[&str]| all.iter().map(|name| Name::from(*name)).collect();
+        let misses = served.misses(&names(waiting), &names(leaving), at(now));
+        misses.len()
     }
 
     #[test]
@@ -211,11 +235,18 @@ mod tests {
     fn a_pod_that_is_bound_gives_the_others_more_time() {
         let served = served(&["a", "b"]);
         in_use(&served, 1000);
-        assert!(served.misses(&waiting(&["b"]), at(1010)).is_empty());
+        assert_eq!(misses(&served, &["b"], &[], 1010), 0);
         assert_eq!(served.promises(at(1020)).len(), 1);
-        let misses = served.misses(&waiting(&["b"]), at(1025));
-        assert_eq!(misses.len(), 1);
+        assert_eq!(misses(&served, &["b"], &[], 1025), 1);
         assert!(served.promises(at(1025)).is_empty());
+    }
+
+    #[test]
+    fn a_pod_that_has_yet_to_leave_keeps_its_room_as_long_as_that_takes() {
+        let served = Served::default();
+        served.moved(&key("m"), ["a".into(), "b".into()]);
+        assert_eq!(misses(&served, &[], &["a"], 100_000), 0);
+        assert_eq!(served.promises(at(100_000)).len(), 1);
     }
 
     #[test]

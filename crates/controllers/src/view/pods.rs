@@ -108,6 +108,8 @@ pub struct PodRecord {
     pub do_not_disrupt: DoNotDisrupt,
     /// Runs but does not answer its readiness probe.
     pub unready: bool,
+    /// Since when it is ready, if it is.
+    pub ready: Option<Timestamp>,
     /// Its deletion cost.
     pub deletion_cost: i32,
     /// Of a priority class that the system reserves for itself.

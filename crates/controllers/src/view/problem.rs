@@ -26,7 +26,7 @@ pub struct Terms {
     pub closed: BTreeMap<Name, String>,
     /// Room to be kept free: pods that are not there, and how many.
     pub buffers: Vec<(Name, Arc<PodSpec>, u32)>,
-    /// Pods that are about to go to a machine that was bought for them, by identity.
+    /// Pods that are on their way to a machine, by identity: bought for them, or with room for what leaves a node.
     pub promises: BTreeMap<Name, Key>,
     /// The node that we run on: whoever takes it away takes away the one that would finish the job.
     pub own_node: Option<Name>,
@@ -84,13 +84,15 @@ impl World {
     /// Adds the pods that wait. Returns those that need not, by the machine that was bought for them.
     fn add_pods(&self, terms: &Terms, snapshot: &mut Snapshot) -> BTreeMap<Key, Vec<&PodRecord>> {
         let mut coming: BTreeMap<Key, Vec<&PodRecord>> = BTreeMap::new();
+        if !terms.promises.is_empty() {
+            for record in self.pods.iter() {
+                if let Some(machine) = self.destination(record, terms) {
+                    coming.entry(machine.clone()).or_default().push(record);
+                }
+            }
+        }
         for record in self.pods.iter().filter(|pod| pod.provisionable()) {
-            let promised = terms.promises.get(&record.uid);
-            if let Some(machine) = promised.and_then(|key| self.machines.get(key))
-                && machine.deleting.is_none()
-                && machine.intent().is_none()
-            {
-                coming.entry(machine.key.clone()).or_default().push(record);
+            if self.destination(record, terms).is_some() {
                 continue;
             }
             if record.resource_claims {
@@ -122,6 +124,35 @@ impl World {
             snapshot.pending.push(None);
         }
         coming
+    }
+
+    /// The machine that a pod is on its way to.
+    fn destination<'t>(&self, pod: &PodRecord, terms: &'t Terms) -> Option<&'t Key> {
+        let key = terms.promises.get(&pod.uid)?;
+        let machine = self.machines.get(key)?;
+        let stays = machine.deleting.is_none() && machine.intent().is_none();
+        let goes = match &pod.node {
+            None => pod.provisionable(),
+            Some(node) => {
+                let own = self.nodes.get(node);
+                pod.active() && own.is_some_and(|node| self.leaves(node))
+            }
+        };
+        (stays && goes).then_some(key)
+    }
+
+    /// Whether a node is on its way out.
+    fn leaves(&self, node: &NodeRecord) -> bool {
+        let machine = self.machine_of(&node.name);
+        node.deleting
+            || node.tainted(DISRUPTED, Effect::NoSchedule)
+            || machine.is_some_and(|one| one.deleting.is_some() || one.intent().is_some())
+    }
+
+    /// Nodes that are on their way out.
+    pub(crate) fn leaving(&self) -> impl Iterator<Item = &Name> {
+        let leaving = self.nodes.iter().filter(|node| self.leaves(node));
+        leaving.map(|node| &node.name)
     }
 
     fn add_nodes(
@@ -166,7 +197,9 @@ impl World {
                     .machines
                     .insert(node.name.clone(), machine.key.clone());
             }
-            let pods = self.pods_on(&node.name).filter(|pod| !pod.terminal);
+            let pods = self
+                .pods_on(&node.name)
+                .filter(|pod| !pod.terminal && self.destination(pod, terms).is_none());
             let pods = pods.map(|pod| self.bound(pod, now)).collect();
             let mut lowered = self.lower_node(node, machine.map(AsRef::as_ref), terms, now);
             lowered.pods = pods;
@@ -211,10 +244,7 @@ impl World {
         now: Timestamp,
     ) -> Node {
         let initialized = machine.is_none_or(MachineRecord::initialized);
-        let deleting = node.deleting
-            || node.tainted(DISRUPTED, Effect::NoSchedule)
-            || machine
-                .is_some_and(|machine| machine.deleting.is_some() || machine.intent().is_some());
+        let deleting = self.leaves(node);
         let mut allocatable = node.allocatable.clone();
         let mut capacity = node.capacity.clone();
         if let Some(machine) = machine

@@ -12,6 +12,7 @@ use super::pods::{PodKey, PodRecord, Specs, lower_pod};
 use super::store::{Outcome, Store, Stored};
 use super::volumes::{Attachment, Claim, Class, Named, Persistent};
 use super::{Observation, Touched, Unreadable};
+use crate::clock;
 use crate::dialect::{Event, Sighting};
 use crate::record::{
     BufferRecord, ClassKey, ClassRecord, Key, MachineRecord, OverlayRecord, PoolRecord,
@@ -59,6 +60,8 @@ pub struct World {
     pub(super) sources: BTreeMap<String, bool>,
     pods_by_node: BTreeMap<Name, BTreeSet<PodKey>>,
     pod_events: BTreeMap<Name, Timestamp>,
+    /// Pods that we have seen come and that have not been ready yet.
+    starting: BTreeSet<PodKey>,
     machines_by_node: BTreeMap<Name, Key>,
     specs: Specs,
 }
@@ -403,6 +406,7 @@ impl World {
                     .or_default()
                     .insert(after.key.clone());
             }
+            touched.extend(self.waited(&change, now));
             let Some(pod) = change.any() else { continue };
             if change.after.as_ref().is_some_and(|pod| pod.provisionable()) {
                 touched.push(Touched::Pending(pod.key.clone()));
@@ -419,6 +423,31 @@ impl World {
                     None => touched.push(Touched::Room),
                 }
             }
+        }
+        touched
+    }
+
+    /// How long a pod has waited, when it need not wait any more. What was there before us says nothing about that.
+    fn waited(&mut self, change: &Change<PodRecord>, now: Timestamp) -> Vec<Touched> {
+        let (Some(pod), before) = (&change.after, &change.before) else {
+            if let Some(gone) = &change.before {
+                self.starting.remove(&gone.key);
+            }
+            return Vec::new();
+        };
+        let mut touched = Vec::new();
+        let since = |then: Timestamp| clock::since(then, pod.created);
+        if pod.node.is_some() && before.as_ref().is_some_and(|before| before.node.is_none()) {
+            touched.push(Touched::Bound(since(now)));
+        }
+        match pod.ready {
+            Some(ready) if self.starting.remove(&pod.key) => {
+                touched.push(Touched::Started(since(ready)));
+            }
+            None if before.is_none() && pod.active() => {
+                self.starting.insert(pod.key.clone());
+            }
+            _ => {}
         }
         touched
     }

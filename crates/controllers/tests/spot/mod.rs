@@ -12,38 +12,31 @@
     reason = "only tests use this"
 )]
 
+#[path = "../stage/mod.rs"]
+mod stage;
+
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use joiner_controllers::clients::{Clients, Fence};
-use joiner_controllers::clock::Clock;
-use joiner_controllers::dialect::{ClassFactory, ClassKind, Secrets};
+use joiner_controllers::clients::Clients;
+use joiner_controllers::dialect::{ClassFactory, ClassKind, Dialect, Secrets};
 use joiner_controllers::dialects::karpetrack::{
     Branded, CLOUDSPACE, Karpetrack, KarpetrackOptions,
 };
-use joiner_controllers::lease::LeaseOptions;
 use joiner_controllers::record::ClassRecord;
-use joiner_controllers::{Decide, Engine, EngineOptions, Settings};
+use joiner_controllers::{Decide, Engine, Settings};
 use joiner_providers::http::Http;
 use joiner_providers::rackspace::{Rackspace, RackspaceOptions};
 use joiner_providers::{Provider, ProviderError};
-use joiner_sim::api::Local;
 use joiner_sim::clouds::rackspace::{RackspaceCloud, RackspaceCloudOptions};
-use joiner_sim::cluster::{Cluster, ClusterOptions};
-use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
+
+use self::stage::Stage;
 
 pub const POOLS: &str = "spotnodepools.karpetrack.io";
 pub const NODES: &str = "spotnodes.karpetrack.io";
-
-struct WorldClock(joiner_sim::clock::Clock);
-
-impl Clock for WorldClock {
-    fn now(&self) -> jiff::Timestamp {
-        self.0.now()
-    }
-}
 
 /// The provider of the one cloudspace, over the wire of the simulated cloud.
 struct Space {
@@ -77,13 +70,24 @@ impl ClassFactory for Space {
 }
 
 pub struct World {
-    pub cluster: Cluster,
+    stage: Stage,
     pub cloud: RackspaceCloud,
-    pub engine: Option<Engine>,
-    pub options: KarpetrackOptions,
-    pub settings: Settings,
-    pub decide: Option<Arc<dyn Decide>>,
-    running: tokio::task::JoinHandle<()>,
+    options: KarpetrackOptions,
+    clouds: tokio::task::JoinHandle<()>,
+}
+
+impl Deref for World {
+    type Target = Stage;
+
+    fn deref(&self) -> &Stage {
+        &self.stage
+    }
+}
+
+impl DerefMut for World {
+    fn deref_mut(&mut self) -> &mut Stage {
+        &mut self.stage
+    }
 }
 
 /// A market that stands still, and servers that come within minutes.
@@ -110,67 +114,37 @@ impl World {
         settings: Settings,
         decide: Option<Arc<dyn Decide>>,
     ) -> Self {
-        // What happened, for a test that fails: RUST_LOG=info cargo test.
-        let _ = tracing_subscriber::fmt()
-            .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
-            .with_test_writer()
-            .try_init();
-        let cluster = Cluster::start(&ClusterOptions::default());
-        let api = cluster.api();
-        for crd in joiner_api::crds(None) {
-            let object = serde_json::to_value(&crd).unwrap();
-            api.create("customresourcedefinitions.apiextensions.k8s.io", "", object)
-                .unwrap();
-        }
+        let stage = Stage::new(settings, decide, "512Mi");
+        let api = stage.api();
         let cloud = RackspaceCloud::new(
             cloud,
             api.clock().clone(),
-            Arc::new(cluster.kubelets().clone()),
+            Arc::new(stage.cluster.kubelets().clone()),
         )
         .with_api(api);
-        let clouds = cloud.clone();
-        let running = tokio::task::spawn(async move { clouds.run().await });
+        let running = cloud.clone();
+        let clouds = tokio::task::spawn(async move { running.run().await });
         let mut world = World {
-            cluster,
+            stage,
             cloud,
-            engine: None,
             options,
-            settings,
-            decide,
-            running,
+            clouds,
         };
         world.engine = Some(world.engine("first"));
         world
     }
 
+    /// Another engine on the same cluster.
     pub fn engine(&self, identity: &str) -> Engine {
-        let clients = Clients::over(self.cluster.server(), Fence::closed());
-        let clock = self.api().clock().clone();
-        Engine::start(
-            EngineOptions {
-                dialects: vec![Arc::new(Karpetrack::new(
-                    clients.clone(),
-                    self.options.clone(),
-                ))],
-                classes: vec![Arc::new(Space {
-                    cloud: self.cloud.clone(),
-                    clock: clock.clone(),
-                })],
-                clock: Arc::new(WorldClock(clock)),
-                settings: Settings {
-                    seed: identity.len() as u64,
-                    ..self.settings.clone()
-                },
-                lease: Some(LeaseOptions::new("kube-system", "karpetrack", identity)),
-                decide: self.decide.clone(),
-                clients,
-            },
-            &mut Registry::default(),
-        )
-    }
-
-    pub fn api(&self) -> Local {
-        self.cluster.api()
+        let karpetrack = |clients: &Clients| -> Vec<Arc<dyn Dialect>> {
+            let options = self.options.clone();
+            vec![Arc::new(Karpetrack::new(clients.clone(), options))]
+        };
+        let space = Space {
+            cloud: self.cloud.clone(),
+            clock: self.api().clock().clone(),
+        };
+        self.engine_of(identity, karpetrack, vec![Arc::new(space)])
     }
 
     /// A SpotNodePool with this spec.
@@ -185,51 +159,6 @@ impl World {
         let mut pool = (*api.get(POOLS, "", name).unwrap()).clone();
         change(&mut pool["spec"]);
         api.update(POOLS, pool).unwrap();
-    }
-
-    pub fn deployment(
-        &self,
-        name: &str,
-        replicas: u32,
-        cpu: &str,
-        change: impl FnOnce(&mut Value),
-    ) {
-        let mut deployment = json!({
-            "apiVersion": "apps/v1", "kind": "Deployment",
-            "metadata": {"name": name, "namespace": "default"},
-            "spec": {
-                "replicas": replicas,
-                "selector": {"matchLabels": {"app": name}},
-                "template": {
-                    "metadata": {"labels": {"app": name}},
-                    "spec": {"containers": [{
-                        "name": "main", "image": "none",
-                        "resources": {"requests": {"cpu": cpu, "memory": "512Mi"}}
-                    }]}
-                }
-            }
-        });
-        change(&mut deployment);
-        self.api()
-            .create("deployments.apps", "default", deployment)
-            .unwrap();
-    }
-
-    pub fn scale(&self, name: &str, replicas: u32) {
-        let api = self.api();
-        let mut deployment = (*api.get("deployments.apps", "default", name).unwrap()).clone();
-        deployment["spec"]["replicas"] = json!(replicas);
-        api.update("deployments.apps", deployment).unwrap();
-    }
-
-    /// Pods of an app that run.
-    pub fn running(&self, app: &str) -> usize {
-        let of_app = |pod: &&Arc<Value>| {
-            pod["metadata"]["labels"]["app"] == app
-                && pod["metadata"]["deletionTimestamp"].is_null()
-                && pod["status"]["phase"] == "Running"
-        };
-        self.api().list("pods").iter().filter(of_app).count()
     }
 
     pub fn spot_nodes(&self) -> Vec<Arc<Value>> {
@@ -278,32 +207,24 @@ impl World {
     }
 
     pub async fn within(&self, limit: Duration, what: &str, mut holds: impl FnMut(&World) -> bool) {
-        let end = tokio::time::Instant::now() + limit;
-        while !holds(self) {
-            if tokio::time::Instant::now() > end {
-                let nodes: Vec<String> = self
-                    .spot_nodes()
-                    .iter()
-                    .map(|one| format!("{} {}", one["metadata"]["name"], one["status"]))
-                    .collect();
-                let pools: Vec<String> = self
-                    .api()
-                    .list(POOLS)
-                    .iter()
-                    .map(|one| one["status"].to_string())
-                    .collect();
-                panic!("{limit:?} passed and still not: {what}\n{nodes:#?}\n{pools:#?}");
-            }
-            tokio::time::sleep(Duration::from_secs(1)).await;
-        }
+        let picture = || {
+            let nodes = self.spot_nodes();
+            let nodes = nodes
+                .iter()
+                .map(|one| format!("{} {}", one["metadata"]["name"], one["status"]));
+            let nodes: Vec<String> = nodes.collect();
+            let pools = self.api().list(POOLS);
+            let pools = pools.iter().map(|one| one["status"].to_string());
+            format!("{nodes:#?}\n{:#?}", pools.collect::<Vec<_>>())
+        };
+        self.stage
+            .within(limit, what, || holds(self), picture)
+            .await;
     }
 
-    pub async fn stop(mut self) {
-        if let Some(engine) = self.engine.take() {
-            engine.stop().await;
-        }
-        self.running.abort();
-        self.cluster.stop().await;
+    pub async fn stop(self) {
+        self.clouds.abort();
+        self.stage.stop().await;
     }
 }
 

@@ -5,11 +5,19 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::candidate::Candidate;
+use crate::name::Name;
 use crate::problem::{
     BudgetAmount, DisruptionReason, NodePhase, Pod, Problem, UnhealthyPodEvictionPolicy,
 };
 use crate::requirements::Requirements;
 use crate::schedule::Schedule;
+
+/// Reasons that budgets are about.
+const VOLUNTARY: [DisruptionReason; 3] = [
+    DisruptionReason::Empty,
+    DisruptionReason::Drifted,
+    DisruptionReason::Underutilized,
+];
 
 /// A budget that lets no more go, in words, and when that may change.
 pub(super) type Refusal = (String, Option<Timestamp>);
@@ -20,7 +28,9 @@ pub(super) struct Budgets {
 }
 
 struct PoolBudget {
-    name: crate::name::Name,
+    name: Name,
+    /// Nodes that there are.
+    total: u32,
     /// Nodes that are away or chosen to go.
     away: u32,
     /// How many may be away for each reason, and until when that holds.
@@ -36,17 +46,14 @@ impl Budgets {
             let total = u32::try_from(own.clone().count()).unwrap_or(u32::MAX);
             let away = own.filter(|node| node.unready || node.deleting).count();
             let mut allowed = BTreeMap::new();
-            for reason in [
-                DisruptionReason::Empty,
-                DisruptionReason::Drifted,
-                DisruptionReason::Underutilized,
-            ] {
+            for reason in VOLUNTARY {
                 if let Some(most) = allowed_for(problem, &pool.disruption.budgets, reason, total) {
                     allowed.insert(reason, most);
                 }
             }
             PoolBudget {
                 name: pool.name.clone(),
+                total,
                 away: u32::try_from(away).unwrap_or(u32::MAX),
                 allowed,
             }
@@ -54,6 +61,17 @@ impl Budgets {
         Budgets {
             pools: pools.collect(),
         }
+    }
+
+    /// How many nodes of each pool may be away at once, for each reason.
+    pub(super) fn allowed(&self) -> Vec<(Name, DisruptionReason, u32)> {
+        let pools = self.pools.iter().flat_map(|pool| {
+            VOLUNTARY.map(|reason| {
+                let most = pool.allowed.get(&reason).map(|most| most.0);
+                (pool.name.clone(), reason, most.unwrap_or(pool.total))
+            })
+        });
+        pools.collect()
     }
 
     /// How many more nodes of a pool may go for this reason.

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::market::Markets;
 use super::settle::Settled;
 use crate::money::Money;
-use crate::problem::{ConsolidationPolicy, Node, NodePhase, Pod, Pool, Problem};
+use crate::problem::{ConsolidationPolicy, DisruptionReason, Node, NodePhase, Pod, Pool, Problem};
 
 /// Whether a node may go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +50,8 @@ pub(super) struct Candidate {
     pub(super) empty: bool,
     /// What its pods would cost elsewhere, once that is known.
     pub(super) elsewhere: Option<Money>,
+    /// Why it may go, budgets and prices aside.
+    pub(super) eligible: Option<DisruptionReason>,
 }
 
 /// What moving a pod costs beside moving others.
@@ -87,6 +89,12 @@ pub(super) fn standings(problem: &Problem, settled: &Settled<'_>) -> Vec<Candida
             })
             .or_else(|| tied(problem, terms, node, empty))
             .unwrap_or(Standing::Free);
+        let eligible = match (&standing, &protected) {
+            (Standing::Free, _) if empty => Some(DisruptionReason::Empty),
+            (_, None) if node.drifted.is_some() => Some(DisruptionReason::Drifted),
+            (Standing::Free, _) => Some(DisruptionReason::Underutilized),
+            _ => None,
+        };
         all.push(Candidate {
             node: u32::try_from(index).unwrap_or(u32::MAX),
             pool,
@@ -96,6 +104,7 @@ pub(super) fn standings(problem: &Problem, settled: &Settled<'_>) -> Vec<Candida
             burden,
             empty,
             elsewhere: None,
+            eligible,
         });
     }
     all

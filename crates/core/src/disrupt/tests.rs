@@ -17,6 +17,7 @@ use crate::problem::{
 use crate::requirement::{Expression, Operator};
 use crate::resources::{CPU, MEMORY, PODS, Resources};
 use crate::selector::LabelSelector;
+use crate::taints::{Effect, Taint, Toleration};
 
 const GIB: i64 = 1 << 30;
 
@@ -454,6 +455,71 @@ fn balanced_pools_do_not_move_much_for_little() {
     assert_eq!(gone(&decide(&problem)), [("crowd", Underutilized)]);
     problem.pools[0].disruption.policy = ConsolidationPolicy::Balanced;
     assert!(decide(&problem).removals.is_empty());
+}
+
+#[test]
+fn what_others_save_makes_no_move_of_a_balanced_pool_worth_more() {
+    let mut problem = problem();
+    on_demand_only(&mut problem);
+    problem.catalogs[0].types[1].offerings[0].price = Money::from_dollars(0.19);
+    node(&mut problem, "crowd", 8, &[200; 19]);
+    problem.nodes[0].price = Some(Money::from_dollars(0.21));
+    problem.pools[0].disruption.policy = ConsolidationPolicy::Balanced;
+    // Beside it, a pool of its own wastes a lot: its pods keep to themselves.
+    let mut other = problem.pools[0].clone();
+    other.name = "other".into();
+    other.disruption.policy = ConsolidationPolicy::WhenEmptyOrUnderutilized;
+    other.taints = vec![Taint {
+        key: "team".into(),
+        value: "other".into(),
+        effect: Effect::NoSchedule,
+    }];
+    problem.pools.push(other);
+    node(&mut problem, "waste", 8, &[1500]);
+    let waste = problem.nodes.last_mut().unwrap();
+    waste.pool = Some("other".into());
+    waste.taints = problem.pools[1].taints.clone();
+    waste.labels.insert(labels::NODEPOOL.into(), "other".into());
+    let spec = Arc::make_mut(&mut waste.pods[0].spec);
+    spec.tolerations = vec![Toleration::everything()];
+    spec.node_selector = Labels::from([(Name::from(labels::NODEPOOL), Name::from("other"))]);
+    let plan = decide(&problem);
+    assert_eq!(gone(&plan), [("waste", Underutilized)]);
+    assert!(why_kept(&plan, "crowd").contains("too little for pool main"));
+}
+
+#[test]
+fn budgets_and_prices_leave_a_node_eligible_and_protection_does_not() {
+    let mut problem = problem();
+    on_demand_only(&mut problem);
+    node(&mut problem, "full", 4, &[4000]);
+    node(&mut problem, "drifted", 4, &[4000]);
+    node(&mut problem, "pinned", 4, &[4000]);
+    problem.nodes[1].drifted = Some("its image is old".into());
+    problem.nodes[2].do_not_disrupt = true;
+    problem.pools[0].disruption.budgets = vec![Budget {
+        reasons: vec![Drifted],
+        schedule: None,
+        duration: None,
+        amount: BudgetAmount::Nodes(0),
+    }];
+    let plan = decide(&problem);
+    let eligible = |name: &str| {
+        let kept = plan.kept.iter().find(|kept| &*kept.node == name);
+        kept.unwrap().eligible
+    };
+    assert_eq!(eligible("full"), Some(Underutilized));
+    assert_eq!(eligible("drifted"), Some(Drifted));
+    assert_eq!(eligible("pinned"), None);
+    let main: Name = "main".into();
+    assert_eq!(
+        super::allowed(&problem),
+        [
+            (main.clone(), Empty, 3),
+            (main.clone(), Drifted, 0),
+            (main, Underutilized, 3)
+        ]
+    );
 }
 
 #[test]

@@ -4,6 +4,8 @@
 //! domains that finds no node is given the cheapest domain that its rules allow now. What is left are *lots*: pods of
 //! one class that may all use the same columns.
 
+mod company;
+
 use super::bits::Bits;
 use super::caps;
 use super::compile::{Compiled, Run};
@@ -91,6 +93,8 @@ pub(crate) struct Assigner<'a, 'p> {
     order: Vec<u32>,
     /// Hosts closed to pods that already run somewhere.
     closed_to_running: &'a Bits,
+    /// Hosts whose pods look for another place.
+    removed: &'a Bits,
     out: Assignment,
     lot_index: super::intern::FixedMap<(u32, u32, u32), u32>,
     /// Cheapest share of a machine by class, level and cell.
@@ -124,6 +128,7 @@ impl<'a, 'p> Assigner<'a, 'p> {
             hosts: compiled.hosts.clone(),
             order,
             closed_to_running: &scenario.closed_to_running,
+            removed,
             out: Assignment {
                 queues: scenario.queues(compiled),
                 lots: Vec::new(),
@@ -196,7 +201,7 @@ impl<'a, 'p> Assigner<'a, 'p> {
         }
         let mut left = count;
         if profile.anchored {
-            while left > 0 && self.place_anchored(class) {
+            while left > 0 && self.place_anchored(class, left) {
                 left -= 1;
             }
             return left;
@@ -207,11 +212,15 @@ impl<'a, 'p> Assigner<'a, 'p> {
                 return 0;
             }
             let set = self.base(class, index, None);
-            if set != NOTHING && profile.levels[index].near.is_empty() {
-                self.lot(class, index as u32, set, ANYWHERE, left);
-                return 0;
+            if profile.levels[index].near.is_empty() {
+                if set != NOTHING {
+                    self.lot(class, index as u32, set, ANYWHERE, left);
+                    return 0;
+                }
+                continue;
             }
-            if set != NOTHING {
+            left -= self.begin(class, index, set, left);
+            if left > 0 && set != NOTHING {
                 left -= self.near(class, index, set, left);
             }
             if left == 0 {
@@ -266,6 +275,16 @@ impl<'a, 'p> Assigner<'a, 'p> {
 
     /// How many pods of a class a node takes, rules about domains aside.
     fn room_on(&self, class: u32, level: &Level, index: u32) -> u32 {
+        let rules = || level.near.iter().map(|rule| rule.group);
+        if rules().all(|group| self.has_neighbour(index, group)) {
+            self.space_on(class, level, index)
+        } else {
+            0
+        }
+    }
+
+    /// The same if it does not matter who is there already.
+    fn space_on(&self, class: u32, level: &Level, index: u32) -> u32 {
         let compiled = self.compiled;
         let host = &self.hosts[index as usize];
         let requests = &compiled.classes[class as usize].requests;
@@ -277,11 +296,6 @@ impl<'a, 'p> Assigner<'a, 'p> {
         }
         let copies = requests.copies_in(&host.room).min(i64::from(u32::MAX)) as u32;
         let most = copies.min(caps::room(&host.caps, &level.caps));
-        for rule in &level.near {
-            if !self.has_neighbour(index, rule.group) {
-                return 0;
-            }
-        }
         if !self.volumes_fit(class, host) {
             return 0;
         }
@@ -343,12 +357,12 @@ impl<'a, 'p> Assigner<'a, 'p> {
         }
     }
 
-    /// Finds a place for one pod with rules about domains.
-    fn place_anchored(&mut self, class: u32) -> bool {
+    /// Finds a place for one of `count` pods with rules about domains.
+    fn place_anchored(&mut self, class: u32, count: u32) -> bool {
         let compiled = self.compiled;
         let profile = compiled.profile(class);
         for (index, level) in profile.levels.iter().enumerate() {
-            let allowed: Vec<bool> = (0..compiled.cells.len() as u32)
+            let mut allowed: Vec<bool> = (0..compiled.cells.len() as u32)
                 .map(|cell| self.out.topology.allows(compiled, profile, level, cell))
                 .collect();
             let host = self.order.iter().copied().find(|host| {
@@ -359,8 +373,14 @@ impl<'a, 'p> Assigner<'a, 'p> {
                 self.put(class, index, host, 1);
                 return true;
             }
-            if self.neighbours_exist(level) {
+            if !self.may_buy(level) {
                 continue;
+            }
+            if !level.near.is_empty() {
+                if self.begin_within(class, index, &allowed, count) {
+                    return true;
+                }
+                self.keep_to_company(level, &mut allowed);
             }
             let best = (0..compiled.cells.len() as u32)
                 .filter(|cell| allowed[*cell as usize])
@@ -376,15 +396,6 @@ impl<'a, 'p> Assigner<'a, 'p> {
             }
         }
         false
-    }
-
-    /// Whether somebody whom a pod must share a host with is on a node: then only such nodes will do.
-    fn neighbours_exist(&self, level: &Level) -> bool {
-        let hosts = || 0..self.hosts.len() as u32;
-        let rules = level.near.iter();
-        rules
-            .map(|rule| rule.group)
-            .any(|group| hosts().any(|host| self.has_neighbour(host, group)))
     }
 
     /// What a pod of a class costs at least in a cell, as a share of the machine that suits it best.
@@ -442,16 +453,6 @@ impl<'a, 'p> Assigner<'a, 'p> {
             level: level as u32,
             place: Place::Lot(lot),
         });
-    }
-
-    /// Pods that must share a host with others, when no node has such others: they start a host of their own if they
-    /// count themselves. All of them become one lot; the packer keeps them together.
-    fn near(&mut self, class: u32, level: usize, set: u32, count: u32) -> u32 {
-        if self.neighbours_exist(&self.compiled.profile(class).levels[level]) {
-            return 0;
-        }
-        self.lot(class, level as u32, set, ANYWHERE, count);
-        count
     }
 }
 

@@ -44,6 +44,7 @@ mod solve;
 mod spill;
 mod stock;
 mod topology;
+mod trifle;
 mod vector;
 mod worth;
 

@@ -125,6 +125,9 @@ pub struct Kept {
     /// When it is worth asking again, if time alone can change it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
+    /// Why it could have gone, if it was a candidate: then budgets or prices kept it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eligible: Option<DisruptionReason>,
 }
 
 /// What to do.

@@ -32,6 +32,8 @@ const RACKSPACE: ClassKind = ClassKind {
     kind: "RackspaceNodeClass",
     plural: "rackspacenodeclasses",
 };
+/// How exactly a class tells how old its prices are.
+const PRICE_STEP: Duration = Duration::from_mins(5);
 /// Key of the refresh token in a Secret.
 const TOKEN_KEY: &str = "refresh-token";
 /// Key of the cloudspace in a Secret.
@@ -207,9 +209,12 @@ impl ClassFactory for RackspaceClasses {
         self.kind != CLOUDSPACE
     }
 
-    fn status(&self, catalog: &Catalog) -> serde_json::Value {
+    fn status(&self, catalog: &Catalog, priced: Option<Timestamp>) -> serde_json::Value {
         let mut offerings = catalog.types.iter().flat_map(|kind| &kind.offerings);
-        serde_json::json!({"region": offerings.next().map(|one| &*one.region)})
+        serde_json::json!({
+            "region": offerings.next().map(|one| &*one.region),
+            "pricesAsOf": priced.and_then(in_steps),
+        })
     }
 
     async fn build(
@@ -256,6 +261,13 @@ impl ClassFactory for RackspaceClasses {
             provider
         })
     }
+}
+
+/// Prices are read twice a minute, and every other status would be a write: the age is told in steps.
+fn in_steps(priced: Timestamp) -> Option<Timestamp> {
+    let step = i64::try_from(PRICE_STEP.as_secs()).ok()?;
+    let whole = priced.as_second().div_euclid(step) * step;
+    Timestamp::from_second(whole).ok()
 }
 
 /// A cloudspace is one cluster and a cluster one cloudspace: its name tells our servers from others'.
@@ -381,6 +393,20 @@ mod tests {
         assert!(
             refused.contains("spec.maxPrice") && refused.contains("cheap"),
             "{refused}"
+        );
+    }
+
+    #[test]
+    fn the_age_of_prices_is_told_in_steps_of_five_minutes() {
+        let at = |text: &str| text.parse::<Timestamp>().unwrap();
+        let told = |text| factory(None).status(&Catalog::default(), Some(at(text)));
+        assert_eq!(
+            told("2026-11-15T12:09:59.5Z")["pricesAsOf"],
+            "2026-11-15T12:05:00Z"
+        );
+        assert_eq!(
+            told("2026-11-15T12:10:00Z")["pricesAsOf"],
+            "2026-11-15T12:10:00Z"
         );
     }
 

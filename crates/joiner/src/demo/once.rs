@@ -67,7 +67,7 @@ async fn play(
     let settings = Settings {
         thinking: Thinking::InPlace,
         // A day is long: what is looked at less often costs a little more and takes seconds instead of minutes.
-        disruption_period: Duration::from_mins(1),
+        disruption_pause: Duration::from_secs(10),
         catalog_period: Duration::from_mins(2),
         ..Settings::default()
     };

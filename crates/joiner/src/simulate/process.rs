@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use joiner_api::Dialect as Family;
@@ -66,7 +67,7 @@ pub(crate) struct Host {
     /// How many instances there are.
     pub(crate) instances: u32,
     /// When lines are cut, whose, and for how long.
-    pub(crate) cuts: Vec<(std::time::Duration, u32, std::time::Duration)>,
+    pub(crate) cuts: Vec<(Duration, u32, Duration)>,
     /// How many processes have died so far.
     pub(crate) deaths: Mutex<u64>,
 }
@@ -127,7 +128,7 @@ impl Host {
                 thinking: Thinking::InPlace,
                 ..self.settings.clone()
             },
-            lease: Some(LeaseOptions::new("kube-system", "joiner", &identity)),
+            lease: Some(lease(&identity)),
             decide: self.decide.clone(),
             clients,
         };
@@ -147,6 +148,16 @@ impl Host {
 
     fn weather(&self) -> std::sync::MutexGuard<'_, Weather> {
         self.weather.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The usual lease in a slower rhythm: renewing it is most of what a process at rest does.
+fn lease(identity: &str) -> LeaseOptions {
+    LeaseOptions {
+        duration: Duration::from_secs(20),
+        period: Duration::from_secs(5),
+        margin: Duration::from_secs(4),
+        ..LeaseOptions::new("kube-system", "joiner", identity)
     }
 }
 

@@ -144,8 +144,9 @@ impl World {
             settings: Settings {
                 seed: run.seed,
                 // Everything is looked at as it is in production, only less often: hours pass here in a second.
-                disruption_period: Duration::from_secs(40),
-                catalog_period: Duration::from_mins(1),
+                disruption_pause: Duration::from_secs(10),
+                catalog_period: Duration::from_mins(2),
+                notice_period: Duration::from_secs(10),
                 ..Settings::default()
             },
             decide: Some(run.decide.clone().unwrap_or_else(quick)),
@@ -214,6 +215,17 @@ impl World {
     }
 
     async fn live(mut self) -> Outcome {
+        let auditor = self.auditor.clone();
+        tokio::select! {
+            biased;
+            () = auditor.stuck() => {}
+            () = self.pass() => {}
+        }
+        self.end().await
+    }
+
+    /// From the first hour to the last.
+    async fn pass(&mut self) {
         self.storm().await;
         if self.auditor.clean() {
             self.calm();
@@ -223,7 +235,6 @@ impl World {
             self.auditor.rest(self.now());
             tokio::time::sleep(REST).await;
         }
-        self.end().await
     }
 
     /// Things happen and go wrong.
@@ -323,7 +334,10 @@ impl World {
             if Instant::now() >= end {
                 self.auditor.must_have_settled(self.now());
                 if self.auditor.clean() {
-                    let message = format!("{SETTLE:?} after the storm things are still written");
+                    let message = format!(
+                        "{SETTLE:?} after the storm things are still written: {}",
+                        self.auditor.last_written()
+                    );
                     self.auditor
                         .report(self.now(), Invariant::Rest, message, Vec::new());
                 }
@@ -357,6 +371,8 @@ impl World {
                 .map(|violation| Violated::new(violation, start))
                 .collect(),
         };
+        // The cluster first: if it works in circles, no time passes for those who wait before they end.
+        self.cluster.stop().await;
         self.stop.send_replace(true);
         for instance in self.instances {
             // A process that panicked is reported by its own.
@@ -365,7 +381,6 @@ impl World {
         for cloud in &self.clouds {
             cloud.task.abort();
         }
-        self.cluster.stop().await;
         outcome
     }
 }

@@ -2,20 +2,16 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Sight, Story, is_true, tests};
+use crate::harness::{Sight, Story, in_zone, is_true, tests};
 
 tests![
-    a_budget_holds_for_its_reasons_while_its_schedule_says_so: "its reason is not told in time",
+    a_budget_holds_for_its_reasons_while_its_schedule_says_so,
     no_more_nodes_go_at_once_than_the_budget_says,
 ];
 
 /// Every node drifts.
 fn another_template() -> Value {
     json!({"spec": {"template": {"metadata": {"labels": {"generation": "two"}}}}})
-}
-
-fn in_zone(zone: &str) -> Value {
-    json!({"spec": {"template": {"spec": {"nodeSelector": {"topology.kubernetes.io/zone": zone}}}}})
 }
 
 async fn a_budget_holds_for_its_reasons_while_its_schedule_says_so() {

@@ -2,22 +2,18 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Sight, Story, is_true, tests};
+use crate::harness::{Sight, Story, in_zone, tests};
 
 tests![
-    when_empty_takes_empty_nodes_and_no_others: "its reason is not told in time",
-    when_underutilized_two_half_empty_nodes_become_one: "passes alone, not proven among others",
+    when_empty_takes_empty_nodes_and_no_others,
+    when_underutilized_two_half_empty_nodes_become_one,
     when_underutilized_a_machine_that_is_too_large_is_replaced_by_a_smaller_one,
-    balanced_moves_nobody_for_little: "Balanced counts the savings of other pools too",
-    balanced_moves_everybody_for_much: "passes alone, not proven among others",
+    balanced_moves_nobody_for_little,
+    balanced_moves_everybody_for_much,
 ];
 
 fn policy(policy: &str) -> Value {
     json!({"spec": {"disruption": {"consolidationPolicy": policy, "consolidateAfter": "0s"}}})
-}
-
-fn in_zone(zone: &str) -> Value {
-    json!({"spec": {"template": {"spec": {"nodeSelector": {"topology.kubernetes.io/zone": zone}}}}})
 }
 
 /// Whether something was said about a machine of the story.
@@ -78,18 +74,6 @@ async fn when_underutilized_two_half_empty_nodes_become_one() {
     story.end().await;
 }
 
-/// At no moment does the old one go before the new one is in use.
-fn replacement_first(sight: &Sight) -> bool {
-    let claims = sight.claims();
-    let going = claims
-        .iter()
-        .any(|claim| !claim["metadata"]["deletionTimestamp"].is_null());
-    !going
-        || claims.iter().any(|claim| {
-            claim["metadata"]["deletionTimestamp"].is_null() && is_true(claim, "Initialized")
-        })
-}
-
 async fn when_underutilized_a_machine_that_is_too_large_is_replaced_by_a_smaller_one() {
     let story = Story::begin("shrink").await;
     story.pool(policy("WhenEmptyOrUnderutilized")).await;
@@ -98,7 +82,7 @@ async fn when_underutilized_a_machine_that_is_too_large_is_replaced_by_a_smaller
     assert_eq!(sight.types(), ["large"]);
     let first = story.always(
         "the new one is in use before the old one goes",
-        replacement_first,
+        Sight::replacement_first,
     );
     story.scale("web", 1).await;
     story

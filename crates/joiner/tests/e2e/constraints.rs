@@ -12,8 +12,9 @@ tests![
     ov_02_preferred_node_affinity_is_met_where_it_can_be,
     ov_02_pods_go_where_those_are_that_they_want_to_be_with,
     ov_02_pods_that_want_to_be_together_share_a_node,
+    ov_02_whoever_finds_no_room_beside_its_kind_waits_and_nothing_is_bought_for_it,
     ov_02_pods_that_cannot_bear_each_other_are_kept_apart,
-    ov_02_taints_keep_away_whoever_does_not_tolerate_them: "passes alone, not proven among others",
+    ov_02_taints_keep_away_whoever_does_not_tolerate_them,
     ov_02_pods_are_spread_over_zones_hosts_and_capacity_types,
     ov_02_two_pods_cannot_have_the_same_port_of_a_host,
     ov_02_pods_go_where_their_volumes_are,
@@ -190,6 +191,34 @@ async fn ov_02_pods_that_want_to_be_together_share_a_node() {
     let mut hosts = sight.homes_by("flock", HOST);
     hosts.dedup();
     assert_eq!(hosts.len(), 1);
+    story.end().await;
+}
+
+async fn ov_02_whoever_finds_no_room_beside_its_kind_waits_and_nothing_is_bought_for_it() {
+    let story = Story::begin("crowd").await;
+    story.pool(json!({})).await;
+    // They may begin on any machine, and from then on only that one will do: the largest has room for six.
+    let one = story.always("one machine", |sight| sight.claims().len() <= 1);
+    let together = json!({"affinity": {"podAffinity": near("crowd", HOST)}});
+    story.deploy("crowd", 8, "1200m", pods(together)).await;
+    let sight = story.runs("crowd", 6).await;
+    let mut hosts = sight.homes_by("crowd", HOST);
+    hosts.dedup();
+    assert_eq!(hosts.len(), 1);
+    story
+        .until("the others are told why they wait", |sight| {
+            let waiting = sight.pods("crowd");
+            let waiting = waiting
+                .iter()
+                .filter(|pod| text(pod, "/spec/nodeName").is_empty());
+            let told = waiting.filter(|pod| {
+                let said = sight.said(text(pod, "/metadata/name"));
+                said.iter().any(|words| words.contains("pod affinity over"))
+            });
+            told.count() == 2
+        })
+        .await;
+    one.check();
     story.end().await;
 }
 

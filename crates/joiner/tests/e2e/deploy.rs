@@ -9,7 +9,7 @@ use crate::harness::{Story, World, paths, tests, text};
 
 tests![
     a_real_server_accepts_everything_that_is_deployed,
-    the_account_of_the_deployment_is_enough_for_a_whole_life_of_nodes: "nodes are left at the end",
+    the_account_of_the_deployment_is_enough_for_a_whole_life_of_nodes,
 ];
 
 /// The namespace that everything is deployed to.
@@ -82,7 +82,9 @@ async fn the_account_of_the_deployment_is_enough_for_a_whole_life_of_nodes() {
     let story = Story::begin_on(Arc::clone(&world), "account").await;
     // The account reads no ConfigMaps but its own.
     story.change_class(json!({"spec": {"catalog": null}})).await;
-    story.pool(json!({})).await;
+    story
+        .pool(json!({"spec": {"disruption": {"consolidateAfter": "0s"}}}))
+        .await;
     let directory = tempfile::tempdir().unwrap();
     let kubeconfig = account(&world, directory.path()).await;
     world.join_as("joiner", &kubeconfig, HOME);

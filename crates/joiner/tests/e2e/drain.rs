@@ -7,7 +7,7 @@ use crate::harness::{Sight, Story, paths, tests, text};
 tests![
     a_drain_that_a_disruption_budget_forbids_waits_and_names_it,
     a_blocked_drain_ends_with_the_termination_grace_period,
-    pods_that_must_not_be_disrupted_keep_their_node: "its reason is not told in time",
+    pods_that_must_not_be_disrupted_keep_their_node,
 ];
 
 fn budget(app: &str) -> Value {

@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use libtest_mimic::{Conclusion, Trial};
 use tokio::runtime::Runtime;
 
-pub(crate) use self::objects::{is_true, label, merge, pod_template, text};
+pub(crate) use self::objects::{in_zone, is_true, label, merge, pod_template, text};
 pub(crate) use self::story::{Sight, Story};
 pub(crate) use self::world::{World, collection, create, install, paths};
 

@@ -130,30 +130,7 @@ async fn a_machine_whose_object_went_before_it_joined_is_taken_away_with_its_nod
 async fn an_object_without_a_machine_is_taken_away() {
     let story = Story::begin("lost").await;
     // The cloud takes the machine back without a word.
-    story
-        .change_class(
-            json!({"spec": {"interruptions": {"chance": "100%", "every": "30s", "notice": "0s"}}}),
-        )
-        .await;
-    let spot = json!([{"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot"]},
-        {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]}]);
-    story
-        .pool(json!({"spec": {"template": {"spec": {"requirements": spot}}}}))
-        .await;
-    story.deploy("web", 2, "500m", json!({})).await;
-    let sight = story
-        .until("a machine is bought", |sight| {
-            sight
-                .claims()
-                .iter()
-                .any(|claim| !text(claim, "/status/providerID").is_empty())
-        })
-        .await;
-    story
-        .change_class(json!({"spec": {"interruptions": null}}))
-        .await;
-    let old = sight.claim_names().remove(0);
-    story.runs("web", 2).await;
+    let old = story.doomed("30s", "0s").await;
     story
         .until("the cloud has taken it back", |sight| {
             sight.machines().is_empty()

@@ -23,6 +23,7 @@ mod deploy;
 mod drain;
 mod kt;
 mod kt_install;
+mod kt_market;
 mod kt_mock;
 mod launch;
 mod leader;
@@ -41,6 +42,7 @@ fn main() {
         outage::tests(),
         kt::tests(),
         kt_install::tests(),
+        kt_market::tests(),
         kt_mock::tests(),
         leader::tests(),
         launch::tests(),

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Sight, Story, is_true, tests, text};
+use crate::harness::{Sight, Story, is_true, tests};
 
 tests![
     a_changed_template_replaces_nodes_and_the_new_are_ready_before_the_old_go,
@@ -13,17 +13,6 @@ tests![
     startup_taints_are_waited_for_and_nothing_more_is_bought_meanwhile,
 ];
 
-fn going(claim: &Value) -> bool {
-    !claim["metadata"]["deletionTimestamp"].is_null()
-}
-
-/// At no moment does the old one go before the new one is in use.
-fn replacement_first(sight: &Sight) -> bool {
-    let claims = sight.claims();
-    let in_use = |claim: &Value| !going(claim) && is_true(claim, "Initialized");
-    !claims.iter().any(|claim| going(claim)) || claims.iter().any(|claim| in_use(claim))
-}
-
 async fn a_changed_template_replaces_nodes_and_the_new_are_ready_before_the_old_go() {
     let story = Story::begin("drift").await;
     story.pool(json!({})).await;
@@ -32,7 +21,7 @@ async fn a_changed_template_replaces_nodes_and_the_new_are_ready_before_the_old_
     let old = sight.claim_names().remove(0);
     let first = story.always(
         "the new one is in use before the old one goes",
-        replacement_first,
+        Sight::replacement_first,
     );
     story
         .change_pool(json!({"spec": {"template": {"metadata": {"labels": {"generation": "two"}}}}}))
@@ -95,31 +84,7 @@ async fn a_node_that_is_too_old_is_replaced() {
 
 async fn a_machine_that_is_asked_back_is_replaced_before_it_is_taken() {
     let story = Story::begin("interrupted").await;
-    story
-        .change_class(
-            json!({"spec": {"interruptions": {"chance": "100%", "every": "60s", "notice": "25s"}}}),
-        )
-        .await;
-    let spot = json!([{"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot"]},
-        {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]}]);
-    story
-        .pool(json!({"spec": {"template": {"spec": {"requirements": spot}}}}))
-        .await;
-    story.deploy("web", 2, "500m", json!({})).await;
-    let sight = story
-        .until("a machine is bought", |sight| {
-            sight
-                .claims()
-                .iter()
-                .any(|claim| !text(claim, "/status/providerID").is_empty())
-        })
-        .await;
-    // What was bought will be asked back within a minute and a half; what is bought from now on will not.
-    story
-        .change_class(json!({"spec": {"interruptions": null}}))
-        .await;
-    let old = sight.claim_names().remove(0);
-    story.runs("web", 2).await;
+    let old = story.doomed("60s", "25s").await;
     story
         .until("the machine says that it is asked back", |sight| {
             sight

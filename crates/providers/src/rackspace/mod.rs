@@ -203,11 +203,6 @@ impl Rackspace {
         })
     }
 
-    /// When the prices in use were true; `None` if there never were any.
-    pub async fn prices_as_of(&self) -> Option<Timestamp> {
-        self.prices.book((self.clock)()).await.as_of
-    }
-
     /// The region of the cloudspace: the only one whose servers can join it.
     pub async fn region(&self) -> Result<&Name, ProviderError> {
         self.region.get_or_try_init(|| self.find_region()).await
@@ -542,6 +537,10 @@ impl Provider for Rackspace {
             |as_of| format!("past prices are those of {as_of}"),
         );
         Some(format!("{trouble}; {since}"))
+    }
+
+    async fn prices_as_of(&self) -> Option<Timestamp> {
+        self.prices.book((self.clock)()).await.as_of
     }
 
     fn timeouts(&self) -> Timeouts {

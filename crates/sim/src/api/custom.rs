@@ -23,7 +23,7 @@ use super::{
     store,
     table::custom::PrinterColumn,
 };
-use crate::schema::Schema;
+use crate::schema::Posted;
 
 pub(crate) const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
@@ -405,12 +405,11 @@ fn read_custom(
         .flatten()
         .map(PrinterColumn::read)
         .collect();
-    let schema = Schema::read(&version["schema"]["openAPIV3Schema"]);
     Custom {
         storage_version: storage.to_owned(),
         definition: meta::name(definition).to_owned(),
         served: version["served"] == true,
-        rules: super::schemas::rules(&schema),
+        posted: Posted::read(&version["schema"]["openAPIV3Schema"]),
         columns: if columns.is_empty() {
             vec![PrinterColumn::age()]
         } else {
@@ -424,7 +423,6 @@ fn read_custom(
             .map(|path| path.trim_start_matches('.').to_owned())
             .collect(),
         openapi: version["schema"]["openAPIV3Schema"].clone(),
-        schema,
         scale,
     }
 }

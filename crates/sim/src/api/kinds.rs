@@ -33,7 +33,7 @@ use crate::schema;
 /// Fills in what the object leaves out.
 pub(crate) fn default(resource: &Resource, object: &mut Value) {
     if let Some(custom) = &resource.custom {
-        schema::default(object, &custom.schema);
+        schema::default(object, &custom.posted.schema);
         return;
     }
     others::default_conditions(&resource.table, object);
@@ -134,9 +134,17 @@ pub(crate) fn prepare_update(
 /// A status write keeps everything of the old object but for managed fields; nodes and some others
 /// let their status writers touch labels and annotations as well.
 fn keep_all_but_status(resource: &Resource, new: &mut Value, old: &Value) {
-    let status = new.get("status").cloned();
-    let metadata = new.get("metadata").cloned().unwrap_or_default();
-    *new = old.clone();
+    let status = new.get_mut("status").map(Value::take);
+    let mut metadata = new.get_mut("metadata").map(Value::take).unwrap_or_default();
+    // All but the status, which is the larger half of most objects.
+    *new = match old.as_object() {
+        Some(old) => {
+            let rest = old.iter().filter(|(key, _)| *key != "status");
+            rest.map(|(key, value)| (key.clone(), value.clone()))
+                .collect()
+        }
+        None => old.clone(),
+    };
     meta::put(new, "status", status);
     let mut kept = vec!["managedFields"];
     let open = resource.custom.is_none()
@@ -156,8 +164,8 @@ fn keep_all_but_status(resource: &Resource, new: &mut Value, old: &Value) {
         });
     }
     for field in kept {
-        match metadata.get(field) {
-            Some(value) => meta::set(new, field, value.clone()),
+        match metadata.get_mut(field).map(Value::take) {
+            Some(value) => meta::set(new, field, value),
             None => meta::unset(new, field),
         }
     }
@@ -178,16 +186,9 @@ fn differs_outside(new: &Value, old: &Value, ignored: impl Fn(&str) -> bool) -> 
     let (Some(new), Some(old)) = (new.as_object(), old.as_object()) else {
         return new != old;
     };
-    let kept = |map: &serde_json::Map<String, Value>| -> Vec<(String, Value)> {
-        let mut fields: Vec<_> = map
-            .iter()
-            .filter(|(key, _)| !ignored(key))
-            .map(|(key, value)| (key.clone(), value.clone()))
-            .collect();
-        fields.sort_by(|a, b| a.0.cmp(&b.0));
-        fields
-    };
-    kept(new) != kept(old)
+    // Maps are sorted by key.
+    let old = old.iter().filter(|(key, _)| !ignored(key));
+    old.ne(new.iter().filter(|(key, _)| !ignored(key)))
 }
 
 /// Checks a new object.
@@ -222,10 +223,10 @@ fn validate_custom(
     errors: &mut Errors,
 ) {
     let found = match old {
-        Some(old) => schema::validate_update(object, old, &custom.schema),
-        None => schema::validate(object, &custom.schema),
+        Some(old) => schema::validate_update(object, old, &custom.posted.schema),
+        None => schema::validate(object, &custom.posted.schema),
     };
-    let lists = schema::validate_lists(object, &custom.schema);
+    let lists = schema::validate_lists(object, &custom.posted.schema);
     let sound = found.is_empty();
     let mut causes: Vec<_> = found.iter().chain(&lists).map(schemas::cause).collect();
     if part == Part::Status {
@@ -239,11 +240,18 @@ fn validate_custom(
     if let Some(scale) = &custom.scale {
         scale.validate(object, part, errors);
     }
-    if custom.rules.is_empty() {
+    if custom.posted.rules.is_empty() {
         return;
     }
     if sound {
-        errors.extend(custom.rules.check(object, old).iter().map(schemas::cause));
+        errors.extend(
+            custom
+                .posted
+                .rules
+                .check(object, old)
+                .iter()
+                .map(schemas::cause),
+        );
     } else {
         // Rules are typed: they can't look at an object that the schema refuses.
         errors.shown_invalid(

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde_json::Value;
 
 use super::{scale::ScalePaths, status::Named, table::custom::PrinterColumn};
-use crate::schema::{Schema, cel::Rules};
+use crate::schema::Posted;
 
 /// One resource in one served version.
 #[derive(Debug, Clone)]
@@ -50,10 +50,8 @@ pub(crate) struct Custom {
     pub(crate) definition: String,
     /// Whether this version can be asked for; the storage version may not be.
     pub(crate) served: bool,
-    /// What objects look like.
-    pub(crate) schema: Schema,
-    /// What must hold between their fields.
-    pub(crate) rules: Rules,
+    /// What objects look like, and what must hold between their fields.
+    pub(crate) posted: Arc<Posted>,
     /// The schema as it was posted, for `/openapi/v3`.
     pub(crate) openapi: Value,
     /// What `kubectl get` prints.

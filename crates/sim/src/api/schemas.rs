@@ -11,13 +11,13 @@ use super::{
 };
 use crate::{
     apply::{self, ApplyError, Conflicts},
-    schema::{self, Builtins, FieldError, Schema, cel::Rules},
+    schema::{self, Builtins, FieldError, Schema},
 };
 
 /// The schema of a resource. A built-in kind without one (there is none such) is open.
 pub(crate) fn of(resource: &Resource) -> Schema {
     if let Some(custom) = &resource.custom {
-        return custom.schema.clone();
+        return custom.posted.schema.clone();
     }
     builtin(&resource.group, &resource.version, &resource.kind)
         .cloned()
@@ -60,8 +60,8 @@ pub(crate) fn decode(
         None => schema::decode(object, &of(resource)).map_err(|error| error.0)?,
         Some(custom) => {
             let mut unknown = decode_metadata(object)?;
-            schema::prune_nulls(object, &custom.schema);
-            unknown.extend(schema::prune(object, &custom.schema));
+            schema::prune_nulls(object, &custom.posted.schema);
+            unknown.extend(schema::prune(object, &custom.posted.schema));
             unknown
         }
     };
@@ -96,11 +96,6 @@ pub(crate) fn cause(error: &FieldError) -> Cause {
         message: error.body(),
         field: error.field.clone(),
     }
-}
-
-/// The compiled rules of a schema.
-pub(crate) fn rules(schema: &Schema) -> Rules {
-    Rules::compile(schema)
 }
 
 /// Who writes an object, and through which door.

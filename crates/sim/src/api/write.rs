@@ -186,8 +186,7 @@ impl State {
             kinds::validate_update(resource, &object, &current, part),
         )?;
 
-        crate::apply::keep_times(&current, &mut object);
-        if object == *current {
+        if crate::apply::keep_times(&current, &mut object) {
             return Ok(current);
         }
         if options.dry_run {

@@ -98,7 +98,10 @@ pub(super) fn judge_event(ledger: &Ledger, event: &CloudEvent) -> Vec<Finding> {
         };
         if name != "nodes" && used > most {
             let message = format!("pool {pool} has {used} of {name}, its limit is {most}");
-            findings.push(Finding::new(Invariant::Limits, message, about.clone()));
+            let others = ledger.claims.values().filter(|one| pool_of(one) == pool);
+            let mut about = about.clone();
+            about.extend(others.map(|one| subject("nodeclaims", one.name())));
+            findings.push(Finding::new(Invariant::Limits, message, about));
         }
     }
     findings

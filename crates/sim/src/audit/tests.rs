@@ -394,3 +394,22 @@ async fn a_pod_that_could_run_and_waits_is_open_and_one_that_cannot_is_not() {
         ["pod default/small waits although pool small could buy it a machine"]
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn somebody_who_works_in_circles_is_seen_although_no_time_passes() {
+    let world = World::new();
+    let server = world.server.local();
+    let lease = json!({"metadata": {"name": "round"}, "spec": {}});
+    let mut lease = Value::clone(
+        &*server
+            .create("leases.coordination.k8s.io", "default", lease)
+            .unwrap(),
+    );
+    for turn in 0..MOST_AT_ONCE {
+        lease["spec"]["leaseTransitions"] = json!(turn + 1);
+        let written = server.update("leases.coordination.k8s.io", lease).unwrap();
+        lease = Value::clone(&written);
+    }
+    world.auditor.stuck().await;
+    assert_eq!(world.found(), [Invariant::TimePasses]);
+}

@@ -32,6 +32,8 @@ pub enum Invariant {
     Drained,
     /// Nothing panics.
     NoPanic,
+    /// Nobody works in circles.
+    TimePasses,
     /// Only what is Joiner's to write is written.
     OwnFields,
     /// At rest nothing is written.
@@ -60,6 +62,7 @@ impl Invariant {
             Invariant::ReplacementsFirst => "nodes go only when what replaces them is in use",
             Invariant::Drained => "no machine is stopped under pods that run",
             Invariant::NoPanic => "nothing panics",
+            Invariant::TimePasses => "nobody works in circles",
             Invariant::OwnFields => "only what is Joiner's to write is written",
             Invariant::Rest => "at rest nothing is written",
             Invariant::PodsRun => "every pod that can run runs",

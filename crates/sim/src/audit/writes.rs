@@ -1,7 +1,9 @@
 //! Who may write what: Joiner its own objects, and of others only what is its part.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::journal::subject;
@@ -74,10 +76,31 @@ pub(super) fn judge(
     Some(Finding::new(invariant, message, about))
 }
 
+/// Events are forgotten after an hour: of a pod that waits for something that nobody sells, users are told again, as
+/// Karpenter does, and no sooner than this.
+const TOLD_AGAIN: SignedDuration = SignedDuration::from_mins(5);
+/// What was told about whom, for which reason, in which words, and when last.
+pub(super) type Told = BTreeMap<(String, String, String), Timestamp>;
+
+/// Whether an event only repeats an old one so that it is not forgotten.
+fn reminds(told: &mut Told, commit: &Commit<'_>) -> bool {
+    if !commit.resource.starts_with("events") {
+        return false;
+    }
+    let object = commit.object;
+    let key = (
+        object.text(&["involvedObject", "uid"]).to_owned(),
+        object.text(&["reason"]).to_owned(),
+        object.text(&["message"]).to_owned(),
+    );
+    let last = told.insert(key, commit.at);
+    last.is_some_and(|last| commit.at.duration_since(last) >= TOLD_AGAIN)
+}
+
 /// What must not have been written at rest. Leases are renewed for ever.
-pub(super) fn at_rest(commit: &Commit<'_>) -> Option<Finding> {
+pub(super) fn at_rest(told: &mut Told, commit: &Commit<'_>) -> Option<Finding> {
     let asked = commit.asked?;
-    if commit.resource == "leases.coordination.k8s.io" {
+    if commit.resource == "leases.coordination.k8s.io" || reminds(told, commit) {
         return None;
     }
     let what = if commit.resource.starts_with("events") {

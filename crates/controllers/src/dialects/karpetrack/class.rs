@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use jiff::Timestamp;
 use joiner_api::karpetrack::keys;
 use joiner_core::name::{Labels, Name};
 use joiner_core::problem::Catalog;
@@ -140,6 +141,10 @@ impl Provider for Branded {
 
     async fn concern(&self) -> Option<String> {
         self.0.concern().await
+    }
+
+    async fn prices_as_of(&self) -> Option<Timestamp> {
+        self.0.prices_as_of().await
     }
 
     fn timeouts(&self) -> Timeouts {

@@ -44,6 +44,7 @@ pub(super) struct Toy {
     // How the world behaves.
     pub(super) sold_out: Vec<Name>,
     pub(super) within_limits: bool,
+    pub(super) shows_phases: bool,
     pub(super) joins_after: Option<Duration>,
     pub(super) pending: Option<String>,
     pub(super) removes_startup_taints: bool,
@@ -112,6 +113,7 @@ pub(super) fn pod(name: &str) -> PodRecord {
         owner: Owner::Other,
         do_not_disrupt: DoNotDisrupt::No,
         unready: false,
+        ready: None,
         deletion_cost: 0,
         critical: false,
         tolerates_disruption: false,
@@ -165,6 +167,7 @@ impl Toy {
             requests: 0,
             sold_out: Vec::new(),
             within_limits: true,
+            shows_phases: false,
             joins_after: Some(Duration::from_secs(30)),
             pending: None,
             removes_startup_taints: true,
@@ -222,6 +225,7 @@ impl Toy {
                 ..OwnerReference::default()
             },
             node_labels: Labels::new(),
+            shows_phases: self.shows_phases,
             nodes: nodes.cloned().map(Arc::new).collect(),
             pods: self.pods.iter().cloned().map(Arc::new).collect(),
             attached: self.attached.clone(),
@@ -286,7 +290,7 @@ impl Toy {
         }
     }
 
-    pub(super) fn run_until(&mut self, done: impl Fn(&Toy) -> bool) {
+    pub(super) fn run_until(&mut self, mut done: impl FnMut(&Toy) -> bool) {
         for _ in 0..100_000 {
             if done(self) {
                 return;

@@ -93,6 +93,10 @@ pub fn lower_pod(pod: core::Pod, specs: &mut Specs) -> PodRecord {
             started,
         ),
         unready: phase == "Running" && condition("Ready").is_some_and(|one| one.status == "False"),
+        ready: condition("Ready")
+            .filter(|one| one.status == "True")
+            .and_then(|one| one.last_transition_time.as_ref())
+            .map(|since| since.0),
         deletion_cost: given
             .get(DELETION_COST)
             .and_then(|text| text.parse().ok())

@@ -22,7 +22,7 @@ const SPOT_CHOICE: usize = 15;
 /// karpenter: pkg/controllers/disruption/balanced.go
 const BALANCE: f64 = 0.5;
 
-/// Nodes that meet on machines, and these machines.
+/// Nodes that meet on machines, and these machines; or one node whose pods go where there is room.
 struct Part<'a> {
     nodes: Vec<u32>,
     launches: Vec<&'a Launch>,
@@ -71,17 +71,17 @@ fn parts<'a>(plan: &'a Plan, removed: &BTreeSet<u32>) -> Vec<Part<'a>> {
             part.at.push(at);
         }
     }
-    all.into_values()
-        .filter(|part| !part.launches.is_empty())
-        .collect()
+    all.into_values().collect()
+}
+
+fn cost(problem: &Problem, node: u32) -> Money {
+    let price = problem.nodes[node as usize].price.unwrap_or_default();
+    price + problem.settings.node_surcharge
 }
 
 impl Part<'_> {
     fn before(&self, problem: &Problem) -> Money {
-        let nodes = self.nodes.iter().map(|node| &problem.nodes[*node as usize]);
-        nodes
-            .map(|node| node.price.unwrap_or_default() + problem.settings.node_surcharge)
-            .sum()
+        self.nodes.iter().map(|node| cost(problem, *node)).sum()
     }
 
     fn after(&self, problem: &Problem) -> Money {
@@ -124,6 +124,7 @@ pub(super) fn offenders(
         chosen.copied().collect()
     };
     let mut back = BTreeSet::new();
+    let mut moves: Vec<(Part<'_>, Vec<u32>)> = Vec::new();
     for part in parts(&trial.plan, &trial.removed) {
         let own = chosen(&part.nodes);
         if own.is_empty() {
@@ -134,16 +135,14 @@ pub(super) fn offenders(
             back.extend(poorer_half(problem, &by_node, own));
         } else if part.spot_for_spot(problem) && !spot_allowed(problem, &by_node, &part) {
             back.extend(own);
+        } else {
+            moves.push((part, own));
         }
     }
     if back.is_empty() {
-        let all: Vec<u32> = trial.removed.iter().copied().collect();
-        back.extend(unbalanced(
-            problem,
-            &by_node,
-            &chosen(&all),
-            trial.plan.cost,
-        ));
+        for (part, own) in moves {
+            back.extend(unbalanced(problem, &by_node, &part, &own));
+        }
     }
     back
 }
@@ -205,46 +204,44 @@ pub(super) fn without_choice(
         .collect()
 }
 
-/// Half of the nodes of each balanced pool that does not save enough for the pods it moves.
+/// Of each balanced pool for which a move does not save enough for the pods that it disturbs, half of the nodes. Every
+/// move is judged by itself, and each pool by its share of it: what is saved elsewhere makes nobody's move worth more.
 fn unbalanced(
     problem: &Problem,
     by_node: &BTreeMap<u32, &Candidate>,
+    part: &Part<'_>,
     chosen: &[u32],
-    after: Money,
 ) -> Vec<u32> {
-    let price = |node: &u32| problem.nodes[*node as usize].price.unwrap_or_default();
-    let before: Money = chosen.iter().map(price).sum();
+    let before = part.before(problem).dollars();
+    let saved = before - part.after(problem).dollars();
+    let mut pools: BTreeMap<usize, Vec<&Candidate>> = BTreeMap::new();
+    for candidate in chosen.iter().filter_map(|node| by_node.get(node)) {
+        pools.entry(candidate.pool).or_default().push(candidate);
+    }
     let mut back = Vec::new();
-    for (index, pool) in problem.pools.iter().enumerate() {
-        if pool.disruption.policy != ConsolidationPolicy::Balanced || before == Money::ZERO {
+    for (pool, own) in pools {
+        if problem.pools[pool].disruption.policy != ConsolidationPolicy::Balanced {
             continue;
         }
-        let all = by_node.values().filter(|one| one.pool == index);
-        let (cost, burden) = all.fold((Money::ZERO, 0.0), |(cost, burden), one| {
-            (cost + price(&one.node), burden + one.burden)
-        });
-        let own: Vec<u32> = chosen
-            .iter()
-            .copied()
-            .filter(|node| by_node.get(node).is_some_and(|one| one.pool == index))
-            .collect();
-        if own.is_empty() {
-            continue;
-        }
-        let own_cost: Money = own.iter().map(price).sum();
-        let own_burden: f64 = own
-            .iter()
-            .filter_map(|node| by_node.get(node))
-            .map(|one| one.burden)
-            .sum();
-        let share = own_cost.dollars() / before.dollars();
-        let savings = own_cost.dollars() - after.dollars() * share;
-        let score = (savings / cost.dollars()) / (own_burden / burden);
+        let all = by_node.values().filter(|one| one.pool == pool).copied();
+        let (total, burden) = weight(problem, all);
+        let (own_total, own_burden) = weight(problem, own.iter().copied());
+        let savings = saved * own_total / before;
+        let score = (savings / total) / (own_burden / burden);
         if !(savings > 0.0 && score >= BALANCE) {
-            back.extend(poorer_half(problem, by_node, own));
+            let nodes = own.iter().map(|one| one.node).collect();
+            back.extend(poorer_half(problem, by_node, nodes));
         }
     }
     back
+}
+
+/// What nodes cost, and what moving their pods costs beside moving others.
+fn weight<'a>(problem: &Problem, nodes: impl Iterator<Item = &'a Candidate>) -> (f64, f64) {
+    nodes.fold((0.0, 0.0), |(total, burden), one| {
+        let price = cost(problem, one.node).dollars();
+        (total + price, burden + one.burden)
+    })
 }
 
 /// Leaves out alternatives that would eat the saving up.

@@ -9,7 +9,7 @@ use super::site::World;
 use super::{Findings, Rule};
 use crate::money::Money;
 use crate::plan::{Home, Launch};
-use crate::problem::{CapacityType, ConsolidationPolicy, DisruptionReason, Node, Pool};
+use crate::problem::{CapacityType, ConsolidationPolicy, DisruptionReason, Node, Pool, Problem};
 
 /// A spot machine is only worth another one if there is this much to choose from, or it will soon be taken away.
 ///
@@ -23,23 +23,24 @@ pub(super) fn check(world: &World<'_>, findings: &mut Findings) {
         .copied()
         .filter(|index| cause(world, *index) == Some(DisruptionReason::Underutilized))
         .collect();
-    let mut after_total = Money::ZERO;
     // A machine may also take pods of nodes that go for other reasons; what those cost is set against it too.
     for (nodes, launches) in components(world, &world.removed) {
         if !nodes.iter().any(|node| saving.contains(node)) {
             continue;
         }
-        let before: Money = nodes.iter().map(|node| price(world, *node)).sum();
+        let before: Money = nodes
+            .iter()
+            .map(|node| cost(world.problem, &world.problem.nodes[*node]))
+            .sum();
         let surcharge = world.problem.settings.node_surcharge;
         let prices = launches
             .iter()
             .map(|launch| launch.purchase.price + surcharge);
         let after: Money = prices.sum();
-        after_total += after;
+        balanced(world, &saving, &nodes, before, after, findings);
         if launches.is_empty() {
             continue;
         }
-        let before = before + surcharge * i64::try_from(nodes.len()).unwrap_or(i64::MAX);
         let pools = nodes.iter().filter_map(|node| pool(world, *node));
         let percent = pools
             .map(|pool| pool.disruption.min_savings)
@@ -57,11 +58,10 @@ pub(super) fn check(world: &World<'_>, findings: &mut Findings) {
         }
         spot_to_spot(world, &nodes, &launches, &names, findings);
     }
-    balanced(world, &saving, after_total, findings);
 }
 
-fn price(world: &World<'_>, node: usize) -> Money {
-    world.problem.nodes[node].price.unwrap_or_default()
+fn cost(problem: &Problem, node: &Node) -> Money {
+    node.price.unwrap_or_default() + problem.settings.node_surcharge
 }
 
 fn pool<'a>(world: &World<'a>, node: usize) -> Option<&'a Pool> {
@@ -163,36 +163,41 @@ fn spot_to_spot(
     }
 }
 
-/// Balanced pools want savings in proportion to the pods that move: at least half of what is usual.
+/// Balanced pools want savings in proportion to the pods that move: at least half of what is usual. Every move is judged
+/// by itself.
 ///
 /// karpenter: pkg/controllers/disruption/balanced.go
-fn balanced(world: &World<'_>, saving: &BTreeSet<usize>, after: Money, findings: &mut Findings) {
-    let before: Money = saving.iter().map(|node| price(world, *node)).sum();
-    if before == Money::ZERO {
-        return;
-    }
+fn balanced(
+    world: &World<'_>,
+    saving: &BTreeSet<usize>,
+    nodes: &[usize],
+    before: Money,
+    after: Money,
+    findings: &mut Findings,
+) {
+    let cost = |nodes: &[&Node]| -> f64 {
+        let prices = nodes.iter().map(|node| cost(world.problem, node));
+        prices.sum::<Money>().dollars()
+    };
+    let burden = |nodes: &[&Node]| -> f64 { nodes.iter().map(|node| burden(node)).sum() };
     for pool in world.pools.values() {
         if pool.disruption.policy != ConsolidationPolicy::Balanced {
             continue;
         }
-        let own = |node: &&Node| node.pool.as_ref() == Some(&pool.name);
-        let going: Vec<&Node> = saving
+        let own = |node: &&Node| node.pool.as_ref() == Some(&pool.name) && !node.deleting;
+        let going: Vec<&Node> = nodes
             .iter()
+            .filter(|index| saving.contains(index))
             .map(|index| &world.problem.nodes[*index])
             .filter(own)
             .collect();
         if going.is_empty() {
             continue;
         }
-        let cost = |nodes: &[&Node]| -> f64 {
-            let prices = nodes.iter().map(|node| node.price.unwrap_or_default());
-            prices.sum::<Money>().dollars()
-        };
-        let burden = |nodes: &[&Node]| -> f64 { nodes.iter().map(|node| burden(node)).sum() };
         let all: Vec<&Node> = world.problem.nodes.iter().filter(own).collect();
         // What takes the place of nodes of several pools is charged to each by its share.
         let share = cost(&going) / before.dollars();
-        let savings = cost(&going) - after.dollars() * share;
+        let savings = (before.dollars() - after.dollars()) * share;
         let score = (savings / cost(&all)) / (burden(&going) / burden(&all));
         if !(savings > 0.0 && score >= 0.5) {
             let text = format!(

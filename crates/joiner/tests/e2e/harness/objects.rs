@@ -83,6 +83,11 @@ pub(crate) fn deployment(app: &str, story: &str, replicas: u32, cpu: &str) -> Va
     })
 }
 
+/// A change of a deployment whose pods run in one zone.
+pub(crate) fn in_zone(zone: &str) -> Value {
+    json!({"spec": {"template": {"spec": {"nodeSelector": {"topology.kubernetes.io/zone": zone}}}}})
+}
+
 /// A text in an object, by its pointer; empty if there is none.
 pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     let found = object.pointer(pointer).and_then(Value::as_str);

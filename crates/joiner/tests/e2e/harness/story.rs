@@ -162,6 +162,29 @@ impl Story {
         .await
     }
 
+    /// Two pods of `web` on a spot machine that the cloud takes back within one and a half times `every`, having said so
+    /// `notice` before; what is bought from now on it does not. Gives back the name of the machine.
+    pub(crate) async fn doomed(&self, every: &str, notice: &str) -> String {
+        let interruptions = json!({"chance": "100%", "every": every, "notice": notice});
+        self.change_class(json!({"spec": {"interruptions": interruptions}}))
+            .await;
+        let spot = json!([{"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot"]},
+            {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]}]);
+        self.pool(json!({"spec": {"template": {"spec": {"requirements": spot}}}}))
+            .await;
+        self.deploy("web", 2, "500m", json!({})).await;
+        let bought = |claim: &Arc<Value>| !text(claim, "/status/providerID").is_empty();
+        let sight = self
+            .until("a machine is bought", |sight| {
+                sight.claims().iter().any(bought)
+            })
+            .await;
+        self.change_class(json!({"spec": {"interruptions": null}}))
+            .await;
+        self.runs("web", 2).await;
+        sight.claim_names().remove(0)
+    }
+
     /// Gives everything back and does not wait for it; [`super::end`] does.
     pub(crate) async fn end(self) {
         for pool in self.sight().pools() {
@@ -312,6 +335,14 @@ impl Sight {
             .collect();
         types.sort_unstable();
         types
+    }
+
+    /// At no moment does an old machine go before a new one is in use.
+    pub(crate) fn replacement_first(&self) -> bool {
+        let claims = self.claims();
+        let going = |claim: &Value| !claim["metadata"]["deletionTimestamp"].is_null();
+        let in_use = |claim: &Value| !going(claim) && is_true(claim, "Initialized");
+        !claims.iter().any(|claim| going(claim)) || claims.iter().any(|claim| in_use(claim))
     }
 
     /// Whether all machine objects are ready.

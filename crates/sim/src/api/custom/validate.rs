@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::super::{field::Errors, meta, names, schemas};
-use crate::schema::Schema;
+use crate::schema::Posted;
 
 /// Checks a new definition.
 pub(crate) fn validate(definition: &Value, errors: &mut Errors) {
@@ -144,7 +144,7 @@ fn check_schema(version: &Value, schema_path: &str, path: &str, errors: &mut Err
         errors.required(&format!("{path}.schema.openAPIV3Schema"), "");
         return;
     }
-    if let Err(found) = Schema::structural(schema, schema_path) {
+    if let Err(found) = Posted::judge(schema, schema_path) {
         errors.extend(found.iter().map(schemas::cause));
     }
 }

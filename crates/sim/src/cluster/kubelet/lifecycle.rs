@@ -145,6 +145,11 @@ impl Run {
         matches!(self.stage, Stage::Stopped { .. })
     }
 
+    /// Whether nothing of the pod runs any more, for whatever reason: it takes no room on its node.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self.stage, Stage::Done(_) | Stage::Stopped { .. })
+    }
+
     /// Ends the pod at once, as when its node shuts down.
     pub(crate) fn kill(&mut self, now: Timestamp) {
         let running = self.running_since();

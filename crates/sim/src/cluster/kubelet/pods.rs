@@ -144,7 +144,7 @@ impl Fleet {
             .flatten()
             .map(|(other, _)| other)
         {
-            if other != key && self.runs.get(other).is_some_and(|run| !run.is_stopped()) {
+            if other != key && self.runs.get(other).is_some_and(|run| !run.is_over()) {
                 let held = self.api.get("pods", &other.namespace, &other.name);
                 if let Ok(held) = held {
                     used.add(&pod_requests(&held));

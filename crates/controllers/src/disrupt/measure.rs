@@ -1,0 +1,38 @@
+//! What a decision says in figures: how many nodes may go, and for what.
+
+use joiner_core::disrupt::allowed;
+use joiner_core::plan::Plan;
+use joiner_core::problem::{DisruptionReason, Problem};
+
+use super::begin::word;
+use crate::context::Context;
+use crate::metrics::{PoolReason, Reason};
+
+/// Reasons for which nodes go that need not.
+const REASONS: [DisruptionReason; 3] = [
+    DisruptionReason::Empty,
+    DisruptionReason::Drifted,
+    DisruptionReason::Underutilized,
+];
+
+pub(super) fn measure(context: &Context, problem: &Problem, plan: &Plan) {
+    for (pool, reason, most) in allowed(problem) {
+        let labels = PoolReason {
+            nodepool: pool.to_string(),
+            reason: word(reason).to_owned(),
+        };
+        let gauge = context.metrics.allowed.get_or_create(&labels);
+        gauge.set(i64::from(most));
+    }
+    for reason in REASONS {
+        let going = plan.removals.iter().filter(|one| one.cause == reason);
+        let staying = plan.kept.iter();
+        let staying = staying.filter(|one| one.eligible == Some(reason));
+        let eligible = going.count() + staying.count();
+        let labels = Reason {
+            reason: word(reason).to_owned(),
+        };
+        let gauge = context.metrics.eligible.get_or_create(&labels);
+        gauge.set(i64::try_from(eligible).unwrap_or(i64::MAX));
+    }
+}
