@@ -34,6 +34,8 @@ const BARGAINS: usize = 15;
 const VISITED: usize = 200;
 /// Attempts in vain for each machine after which the search is over.
 const PATIENCE: u64 = 16;
+/// Fewer machines than this are tried as often as this many, and one as often as the other.
+const FEW_MACHINES: usize = 12;
 const TASTES: [Taste; 3] = [Taste::Large, Taste::Mixed, Taste::Even];
 /// How far a score may be bent, as a share of it.
 const BENDING: f64 = 0.3;
@@ -147,7 +149,7 @@ impl Improver {
 
     /// Whether so many attempts were in vain that another one is not worth it.
     pub(crate) fn is_done(&self) -> bool {
-        self.fruitless > PATIENCE * self.waste.len().max(2) as u64
+        self.fruitless > PATIENCE * self.waste.len().max(FEW_MACHINES) as u64
     }
 
     /// Machines to take away, by index, highest first.
@@ -173,7 +175,7 @@ impl Improver {
             if count == 0 || chosen.len() == most.min(count) || pods > LOOSE_PODS {
                 break;
             }
-            let worst = if dice.below(ANY) == 0 {
+            let worst = if count <= FEW_MACHINES || dice.below(ANY) == 0 {
                 dice.below(count)
             } else {
                 let part = dice.unit() * total;

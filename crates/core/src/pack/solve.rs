@@ -195,7 +195,7 @@ impl<'a, 'p> Anytime<'a, 'p> {
             return true;
         }
         let done = self.improver.as_ref().is_some_and(Improver::is_done);
-        let improvable = self.best.packing.bins.len() > 1 && !done;
+        let improvable = !self.best.packing.bins.is_empty() && !done;
         if improvable {
             let attempts = left.min(ATTEMPTS);
             self.search(attempts);

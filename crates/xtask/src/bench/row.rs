@@ -22,11 +22,11 @@ impl Group {
 /// How one solver did on one problem.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Outcome {
-    problem: String,
+    pub(super) problem: String,
     pub(super) valid: bool,
     pub(super) pods: f64,
     pub(super) scheduled: f64,
-    claims: f64,
+    pub(super) claims: f64,
     pub(super) price: f64,
     /// What the referee says that every solution costs at least.
     pub(super) bound: f64,
@@ -103,8 +103,21 @@ impl Row {
     /// The row on one line, for people who watch.
     pub(super) fn line(&self) -> String {
         let joiner = &self.joiner;
-        let mut line = format!(
-            "{}{}: {:.0}/{:.0} pods, {:.2} $/h on {:.0} machines, {:.3} of the bound, {:.3} of the best bound, {:.0} ms",
+        let beside = self
+            .karpenter
+            .as_ref()
+            .map_or_else(String::new, |karpenter| {
+                format!(
+                    "; Karpenter {:.0} pods, {:.2} $/h, {:.0} ms",
+                    karpenter.scheduled, karpenter.price, karpenter.milliseconds
+                )
+            });
+        let first = self.first.as_ref().map_or_else(String::new, |first| {
+            format!(" (first {:.0})", first.milliseconds)
+        });
+        format!(
+            "{}{}: {:.0}/{:.0} pods, {:.2} $/h on {:.0} machines, {:.3} of the bound, {:.3} of the best bound, \
+             {:.0} ms{first}{beside}",
             joiner.problem,
             if self.good() { "" } else { " NOT GOOD" },
             joiner.scheduled,
@@ -114,16 +127,6 @@ impl Row {
             joiner.price / joiner.bound,
             self.over_best_bound(),
             joiner.milliseconds,
-        );
-        if let Some(first) = &self.first {
-            line += &format!(" (first {:.0})", first.milliseconds);
-        }
-        if let Some(karpenter) = &self.karpenter {
-            line += &format!(
-                "; Karpenter {:.0} pods, {:.2} $/h, {:.0} ms",
-                karpenter.scheduled, karpenter.price, karpenter.milliseconds
-            );
-        }
-        line
+        )
     }
 }
