@@ -159,6 +159,8 @@ pub struct Context {
     pub decide: Arc<dyn Decide>,
     /// Held from looking at limits until the machine objects are written, so that limits are exact.
     pub purchasing: Mutex<()>,
+    /// Held while the scheduler is told who goes to a node, until that node takes pods.
+    pub opening: Mutex<()>,
     /// Names for machines.
     pub names: Names,
     /// Machines that want attention.

@@ -13,6 +13,7 @@ mod begin;
 mod command;
 mod drift;
 mod guard;
+mod moves;
 mod past;
 mod progress;
 mod taint;

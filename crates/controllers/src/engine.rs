@@ -108,6 +108,7 @@ impl Engine {
             learned: crate::learn::Learned::default(),
             served: crate::provision::Served::default(),
             purchasing: tokio::sync::Mutex::default(),
+            opening: tokio::sync::Mutex::default(),
             queue: crate::lifecycle::queue::Queue::default(),
             tasks: tasks.clone(),
             view,
@@ -393,7 +394,12 @@ impl Dispatcher {
     fn machine(&self, key: &Key) {
         let machine = self.context.view.read().machines.get(key).cloned();
         let Some(machine) = machine else { return };
-        self.context.served.saw(&machine, self.context.now());
+        let now = self.context.now();
+        if self.context.served.saw(&machine, now)
+            && let Some(wait) = self.context.served.due(now)
+        {
+            self.batch.again(wait);
+        }
         // Pods of a machine that goes need another place.
         if machine.deleting.is_some() {
             self.batch.again(TERMS);

@@ -1,6 +1,7 @@
 //! From pods that wait to machine objects that ask for machines.
 
 mod batch;
+mod nominate;
 mod offers;
 mod reasons;
 mod served;
@@ -19,6 +20,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 pub(crate) use batch::Batch;
+pub(crate) use nominate::nominate;
 pub(crate) use offers::{choose, offers};
 pub(crate) use served::Served;
 
@@ -33,6 +35,9 @@ use crate::view::problem::Snapshot;
 
 /// How many machine objects are written at once.
 const WRITES: usize = 20;
+/// How often a machine object is asked for whose writing was not answered, and how long apart.
+const ASKED: usize = 10;
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// How soon to try again when pods are left that could not be provided for.
 const AGAIN: Duration = Duration::from_secs(10);
 
@@ -48,6 +53,9 @@ pub(crate) async fn run(context: Arc<Context>, batch: Arc<Batch>) {
         }
         if round(&context, &mut known).await == Outcome::Unfinished {
             batch.again(AGAIN);
+        }
+        if let Some(wait) = context.served.due(context.now()) {
+            batch.again(wait);
         }
     }
 }
@@ -87,6 +95,7 @@ async fn round(context: &Context, known: &mut Thought) -> Outcome {
     let _buying = context.purchasing.lock().await;
     let now = context.now();
     hold_what_does_not_help(context, now);
+    nominate::take_back(context, now).await;
     let snapshot = {
         let world = context.view.read();
         let terms = crate::terms::terms(context, &world, now);
@@ -157,7 +166,9 @@ fn hold_what_does_not_help(context: &Context, now: jiff::Timestamp) {
     let world = context.view.read();
     let waiting = world.pods.iter().filter(|pod| pod.provisionable());
     let waiting = waiting.map(|pod| pod.uid.clone()).collect();
-    for miss in context.served.misses(&waiting, now) {
+    let leaving = world.leaving().flat_map(|node| world.pods_on(node));
+    let leaving = leaving.map(|pod| pod.uid.clone()).collect();
+    for miss in context.served.misses(&waiting, &leaving, now) {
         let Some(times) = miss.machines.checked_sub(served::PATIENCE) else {
             continue;
         };
@@ -188,11 +199,14 @@ fn remember(
             continue;
         };
         let pods = launch.pods.iter();
-        let uids = pods
+        let pods = pods
             .filter_map(|pod| reasons::pod_key(pod, pending))
-            .filter_map(|key| world.pods.get(&key).map(|pod| pod.uid.clone()))
+            .filter_map(|key| Some((world.pods.get(&key)?.uid.clone(), key)))
             .collect();
-        context.served.sold(&machine.key, &launch.pool, uids);
+        let several = made.len() > 1;
+        context
+            .served
+            .sold(&machine.key, &launch.pool, pods, several);
     }
 }
 
@@ -331,42 +345,33 @@ async fn write(
     reason: &'static str,
 ) -> Option<MachineRecord> {
     let dialect = context.dialect(&machine.pool.key)?;
-    loop {
-        match dialect.create_machine(&machine).await {
+    let replaces = machine
+        .annotations
+        .contains_key(crate::record::annotations::REPLACES);
+    for _ in 0..ASKED {
+        let key = crate::record::Key {
+            dialect: dialect.name(),
+            namespace: machine.pool.key.namespace.clone(),
+            name: machine.name.clone(),
+        };
+        let taken = context.view.read().machines.get(&key).is_some();
+        let written = match dialect.create_machine(&machine).await {
+            // A name that nobody had until now is ours: the request arrived twice, or its answer was lost.
+            Err(WriteError::Exists(_)) if !taken => dialect.get_machine(&key).await,
+            other => other,
+        };
+        match written {
             Ok(record) => {
-                let offer = record.offer().map(|offer| &offer.purchase);
-                info!(
-                    machine = %record.key,
-                    pool = %machine.pool.id(),
-                    instance_type = offer.map(|one| &*one.instance_type),
-                    zone = offer.map(|one| &*one.zone),
-                    price = offer.map(|one| one.price.dollars()),
-                    reason,
-                    "machine asked for"
-                );
-                context.metrics.machine_created(machine.pool.id(), reason);
-                context.view.note_machine(record.clone());
+                asked_for(context, &machine.pool, &record, reason);
                 return Some(record);
             }
-            // An answer that was lost is found again under the name that we chose.
-            Err(WriteError::Unknown(_)) => {
-                let key = crate::record::Key {
-                    dialect: dialect.name(),
-                    namespace: machine.pool.key.namespace.clone(),
-                    name: machine.name.clone(),
-                };
-                if let Ok(record) = dialect.get_machine(&key).await {
-                    context.view.note_machine(record.clone());
-                    return Some(record);
-                }
-                return None;
-            }
-            Err(WriteError::Exists(_))
-                if !machine
-                    .annotations
-                    .contains_key(crate::record::annotations::REPLACES) =>
-            {
+            Err(WriteError::Exists(_)) if taken && !replaces => {
                 machine.name = context.names.next(&machine.pool.key.name, context.now());
+            }
+            // It may have been written. Asked again under the name that we chose, the server tells; not to ask would be
+            // to buy twice, and beyond the pool's limits.
+            Err(WriteError::Unknown(_) | WriteError::HeldBack { .. } | WriteError::Gone(_)) => {
+                tokio::time::sleep(ASK_AGAIN).await;
             }
             Err(error) => {
                 warn!(pool = %machine.pool.id(), %error, "a machine object was not written");
@@ -374,4 +379,21 @@ async fn write(
             }
         }
     }
+    warn!(pool = %machine.pool.id(), machine = %machine.name, "whether a machine object was written is not known");
+    None
+}
+
+fn asked_for(context: &Context, pool: &PoolRecord, record: &MachineRecord, reason: &'static str) {
+    let offer = record.offer().map(|offer| &offer.purchase);
+    info!(
+        machine = %record.key,
+        pool = %pool.id(),
+        instance_type = offer.map(|one| &*one.instance_type),
+        zone = offer.map(|one| &*one.zone),
+        price = offer.map(|one| one.price.dollars()),
+        reason,
+        "machine asked for"
+    );
+    context.metrics.machine_created(pool.id(), reason);
+    context.view.note_machine(record.clone());
 }

@@ -23,6 +23,7 @@ pub(crate) fn terms(context: &Context, world: &World, now: Timestamp) -> Terms {
         settings: context.settings.core.clone(),
         own_node: context.settings.own_node.clone(),
         buffers: crate::buffers::room(world),
+        promises: context.served.promises(now),
         ..Terms::default()
     };
     context.learned.look(world);

@@ -69,6 +69,28 @@ async fn limits_are_never_exceeded() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_plan_without_room_to_spare_is_what_the_scheduler_follows() {
+    let world = World::start().await;
+    world.pool("default", |pool| {
+        pool["spec"]["template"]["spec"]["requirements"] = json!([
+            {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["c-4x-amd64"]},
+        ]);
+    });
+    // Left alone, the scheduler would spread the small pods, and no node would have room for a large one.
+    world.deployment("small", 4, "1900m", |_| ());
+    world.deployment("large", 2, "3800m", |_| ());
+    let mut most = 0;
+    world
+        .until("all pods run", |world| {
+            most = most.max(world.claims().len());
+            world.running("small") == 4 && world.running("large") == 2
+        })
+        .await;
+    assert_eq!(most, 4);
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_shrunken_workload_moves_to_fewer_machines() {
     let world = World::start().await;
     // Spot machines are not exchanged for cheaper spot machines unless that is asked for.

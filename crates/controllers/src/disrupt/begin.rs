@@ -11,7 +11,8 @@ use joiner_core::plan::{Launch, Plan, Removal};
 use joiner_core::problem::{DisruptionReason, Problem};
 use tracing::{info, warn};
 
-use super::command::{Command, split};
+use super::command::{Command, IN_TURN, split};
+use super::moves::{self, Moves};
 use super::progress::{obstacle, undo};
 use super::taint::{Taintedness, taint};
 use super::{delete, guard, past};
@@ -30,6 +31,13 @@ const AT_ONCE: usize = 20;
 /// A machine that goes, and why.
 type Target<'p> = (Arc<MachineRecord>, &'p Removal);
 
+/// What is begun for one reason.
+#[derive(Default)]
+struct Commands<'p> {
+    deletions: Vec<(Command<'p>, Vec<Target<'p>>)>,
+    replacements: Vec<(Command<'p>, Vec<Target<'p>>)>,
+}
+
 /// Begins everything that a plan says and nothing speaks against. Says when something that is held back may go.
 pub(super) async fn all(
     context: &Context,
@@ -39,8 +47,7 @@ pub(super) async fn all(
 ) -> Option<Timestamp> {
     let _buying = context.purchasing.lock().await;
     let mut later: Option<Timestamp> = None;
-    let mut deletions = Vec::new();
-    let mut replacements = Vec::new();
+    let mut commands: BTreeMap<DisruptionReason, Commands<'_>> = BTreeMap::new();
     {
         let world = context.view.read();
         for command in split(problem, plan) {
@@ -53,20 +60,27 @@ pub(super) async fn all(
                 tell_held(context, &targets, &held);
                 continue;
             }
+            let of_cause = commands.entry(command.cause()).or_default();
             if command.launches.is_empty() {
-                deletions.push((command, targets));
+                of_cause.deletions.push((command, targets));
             } else {
-                replacements.push((command, targets));
+                of_cause.replacements.push((command, targets));
             }
         }
     }
-    stream::iter(deletions)
-        .for_each_concurrent(AT_ONCE, |(command, targets)| async move {
-            take_away(context, &command, &targets).await;
-        })
-        .await;
-    for (command, targets) in replacements {
-        replace(context, problem, &command, &targets).await;
+    let moves = &Moves::of(problem, plan, machines);
+    for cause in IN_TURN {
+        let Some(of_cause) = commands.remove(&cause) else {
+            continue;
+        };
+        stream::iter(of_cause.deletions)
+            .for_each_concurrent(AT_ONCE, |(command, targets)| async move {
+                take_away(context, &command, &targets, moves).await;
+            })
+            .await;
+        for (command, targets) in of_cause.replacements {
+            replace(context, problem, &command, &targets, moves).await;
+        }
     }
     later
 }
@@ -121,7 +135,12 @@ fn count(context: &Context, command: &Command<'_>) {
 }
 
 /// Nodes that nothing need be bought for. If the process dies half way, the taint that nobody stands for is taken off.
-async fn take_away(context: &Context, command: &Command<'_>, targets: &[Target<'_>]) {
+async fn take_away(
+    context: &Context,
+    command: &Command<'_>,
+    targets: &[Target<'_>],
+    moves: &Moves,
+) {
     for (machine, removal) in targets {
         let begun = match mark(context, machine, removal).await {
             Ok(()) => obstacle(context, machine, removal.cause).await,
@@ -138,6 +157,7 @@ async fn take_away(context: &Context, command: &Command<'_>, targets: &[Target<'
             reason = %removal.reason, "goes"
         );
         count(context, command);
+        moves.promise(context, &removal.node);
         let current = context.view.read().machines.get(&machine.key).cloned();
         if let Some(current) = current {
             delete(context, &current, word(removal.cause)).await;
@@ -205,6 +225,7 @@ async fn replace(
     problem: &Problem,
     command: &Command<'_>,
     targets: &[Target<'_>],
+    moves: &Moves,
 ) {
     let now = context.now();
     let id = context.names.next("disruption", now);
@@ -258,7 +279,11 @@ async fn replace(
     }
     context.past.note(past::essence(problem, command), now);
     count(context, command);
+    for (launch, machine) in launches.iter().zip(made.values()) {
+        moves::promise_new(context, problem, launch, machine);
+    }
     for (machine, removal) in targets {
+        moves.promise(context, &removal.node);
         info!(
             machine = %machine.key, node = %removal.node, cause = %removal.cause, reason = %removal.reason,
             replacements = names.len(), "disruption begun"

@@ -39,7 +39,15 @@ impl Worker<'_> {
                 Some(slot) => self.ask_the_cloud(machine, slot, step).await,
                 None => Ok(()),
             },
-            Step::Node(change) => self.patch_node(&change).await,
+            Step::Node(change) => {
+                let joins = !machine.registered() && machine.deleting.is_none();
+                let _turn = if joins {
+                    crate::provision::nominate(self.context, &machine.key, &change.name).await
+                } else {
+                    None
+                };
+                self.patch_node(&change).await
+            }
             Step::DeleteNode { name, uid } => {
                 let api: Api<Node> = Api::all(self.context.clients.writes.clone());
                 api.delete(&name, &exactly(&uid)).await?;

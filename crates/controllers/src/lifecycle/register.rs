@@ -73,8 +73,8 @@ pub(super) fn step(machine: &MachineRecord, observed: &Observed) -> Step {
 }
 
 /// Until when to wait for a node that is about to be ready: then it is registered and taken into use with one write
-/// each instead of two. Nobody is kept waiting, as no pod can run there before; a node that lacks a taint, or that holds
-/// everybody off until it is registered, is not waited for.
+/// each instead of two. Nobody is kept waiting, as no pod can run there before; a node that lacks a taint is not waited
+/// for.
 fn early(
     machine: &MachineRecord,
     observed: &Observed,
@@ -88,7 +88,6 @@ fn early(
     let waits = !node.ready()
         && node.tainted(NOT_READY, Effect::NoSchedule)
         && !lacking
-        && !node.tainted(UNREGISTERED, Effect::NoExecute)
         && !node.owners.contains(&machine.uid.0);
     (waits && observed.now < until).then_some(until)
 }

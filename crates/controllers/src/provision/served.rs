@@ -1,8 +1,8 @@
-//! Which pods machines were bought for: if a pod still waits although its machine is in use, buying the same again will
-//! not help it.
+//! Which pods machines were bought for. Until they have had time to get there, their room is taken and nothing else is
+//! bought for them; if a pod still waits although its machine is in use, buying the same again will not help it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -10,8 +10,9 @@ use joiner_core::name::Name;
 
 use crate::clock;
 use crate::record::{Key, MachineRecord};
+use crate::view::pods::PodKey;
 
-/// How long after its machine came into use a pod must have been bound.
+/// How long after its machine came into use, or another pod of the same machine was bound, a pod must have been bound.
 const GRACE: Duration = Duration::from_secs(15);
 /// How many machines may turn out to be of no use to a pod before its pool waits.
 pub(super) const PATIENCE: usize = 2;
@@ -19,13 +20,33 @@ pub(super) const PATIENCE: usize = 2;
 #[derive(Clone, Debug)]
 struct Sale {
     pool: Name,
-    pods: BTreeSet<Name>,
+    /// By identity.
+    pods: BTreeMap<Name, PodKey>,
+    /// Its pods are yet to be told to the scheduler.
+    untold: bool,
     in_use: Option<Timestamp>,
 }
 
-/// Machines that were bought for pods that still wait, by machine.
+impl Sale {
+    /// Whether its pods have had their time.
+    fn late(&self, now: Timestamp) -> bool {
+        self.in_use
+            .is_some_and(|since| clock::since(now, since) >= GRACE)
+    }
+}
+
+/// What is on its way.
 #[derive(Debug, Default)]
-pub struct Served(Mutex<BTreeMap<Key, Sale>>);
+struct State {
+    /// Machines that were bought for pods that still wait.
+    sales: BTreeMap<Key, Sale>,
+    /// Machines that pods of leaving nodes were given room on, by the pods' identity.
+    moves: BTreeMap<Name, Key>,
+}
+
+/// Pods that are on their way to a machine.
+#[derive(Debug, Default)]
+pub struct Served(Mutex<State>);
 
 /// Pods that machines of a pool did not help.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,41 +59,97 @@ pub(super) struct Miss {
 }
 
 impl Served {
-    /// A machine was bought for pods.
-    pub(super) fn sold(&self, machine: &Key, pool: &Name, pods: BTreeSet<Name>) {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A machine was bought for pods. If several were bought at once, which pod goes where matters.
+    pub(super) fn sold(
+        &self,
+        machine: &Key,
+        pool: &Name,
+        pods: BTreeMap<Name, PodKey>,
+        one_of_several: bool,
+    ) {
         let sale = Sale {
             pool: pool.clone(),
             pods,
+            untold: one_of_several,
             in_use: None,
         };
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.insert(machine.clone(), sale);
+        self.state().sales.insert(machine.clone(), sale);
     }
 
-    /// A machine has changed.
-    pub(crate) fn saw(&self, machine: &MachineRecord, now: Timestamp) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(sale) = all.get_mut(&machine.key)
-            && machine.initialized()
-        {
-            sale.in_use.get_or_insert(now);
+    /// Pods of nodes that leave have room on a machine.
+    pub(crate) fn moved(&self, machine: &Key, pods: impl IntoIterator<Item = Name>) {
+        let moves = pods.into_iter().map(|pod| (pod, machine.clone()));
+        self.state().moves.extend(moves);
+    }
+
+    /// A machine has changed. Whether its pods can go there from now on.
+    pub(crate) fn saw(&self, machine: &MachineRecord, now: Timestamp) -> bool {
+        match self.state().sales.get_mut(&machine.key) {
+            Some(sale) if machine.initialized() && sale.in_use.is_none() => {
+                sale.in_use = Some(now);
+                true
+            }
+            _ => false,
         }
     }
 
-    /// Forgets pods that wait no longer; tells which pools do not help theirs.
-    pub(super) fn misses(&self, waiting: &BTreeSet<Name>, now: Timestamp) -> Vec<Miss> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    /// How long until the next pods have had their time.
+    pub(crate) fn due(&self, now: Timestamp) -> Option<Duration> {
+        let state = self.state();
+        let ends = state.sales.values().filter(|sale| !sale.late(now));
+        ends.filter_map(|sale| Some(clock::until(now, clock::after(sale.in_use?, GRACE))))
+            .min()
+    }
+
+    /// The machine that each pod is about to go to, by the pod's identity.
+    pub(crate) fn promises(&self, now: Timestamp) -> BTreeMap<Name, Key> {
+        let state = self.state();
+        let mut promises = state.moves.clone();
+        for (machine, sale) in state.sales.iter().filter(|(_, sale)| !sale.late(now)) {
+            let pods = sale.pods.keys();
+            promises.extend(pods.map(|pod| (pod.clone(), machine.clone())));
+        }
+        promises
+    }
+
+    /// The pods that the scheduler should be told to put on this machine, once.
+    pub(crate) fn tell(&self, machine: &Key) -> BTreeMap<Name, PodKey> {
+        match self.state().sales.get_mut(machine) {
+            Some(sale) if sale.untold => {
+                sale.untold = false;
+                sale.pods.clone()
+            }
+            _ => BTreeMap::new(),
+        }
+    }
+
+    /// Forgets pods that neither wait nor have yet to leave; tells which pools do not help theirs.
+    pub(super) fn misses(
+        &self,
+        waiting: &BTreeSet<Name>,
+        leaving: &BTreeSet<Name>,
+        now: Timestamp,
+    ) -> Vec<Miss> {
+        let mut state = self.state();
+        state.moves.retain(|pod, _| leaving.contains(pod));
+        let all = &mut state.sales;
         all.retain(|_, sale| {
-            sale.pods.retain(|pod| waiting.contains(pod));
+            let before = sale.pods.len();
+            sale.pods.retain(|pod, _| waiting.contains(pod));
+            // The scheduler is at it: whoever is next in its queue gets as long as the first.
+            if sale.pods.len() < before && !sale.late(now) {
+                sale.in_use = sale.in_use.map(|_| now);
+            }
             !sale.pods.is_empty()
         });
         let mut counts: BTreeMap<(Name, Name), usize> = BTreeMap::new();
-        for sale in all.values() {
-            let late = |since| clock::since(now, since) >= GRACE;
-            if sale.in_use.is_some_and(late) {
-                for pod in &sale.pods {
-                    *counts.entry((sale.pool.clone(), pod.clone())).or_default() += 1;
-                }
+        for sale in all.values().filter(|sale| sale.late(now)) {
+            for pod in sale.pods.keys() {
+                *counts.entry((sale.pool.clone(), pod.clone())).or_default() += 1;
             }
         }
         let mut worst: BTreeMap<Name, Miss> = BTreeMap::new();
@@ -92,11 +169,90 @@ impl Served {
 
     /// How many machines are remembered.
     pub fn len(&self) -> usize {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.state().sales.len()
     }
 
     /// Whether none is.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap_or_default()
+    }
+
+    fn key(name: &str) -> Key {
+        Key {
+            dialect: "karpenter",
+            namespace: "".into(),
+            name: name.into(),
+        }
+    }
+
+    /// A machine that was bought for pods, in use since the epoch.
+    fn served(pods: &[&str]) -> Served {
+        let served = Served::default();
+        let pods = pods.iter().map(|name| {
+            let key = PodKey {
+                namespace: "default".into(),
+                name: (*name).into(),
+            };
+            (Name::from(*name), key)
+        });
+        served.sold(&key("m"), &"pool".into(), pods.collect(), true);
+        served
+    }
+
+    fn in_use(served: &Served, since: i64) {
+        if let Some(sale) = served.state().sales.get_mut(&key("m")) {
+            sale.in_use = Some(at(since));
+        }
+    }
+
+    fn misses(served: &Served, waiting: &[&str], leaving: &[&str], now: i64) -> usize {
+        let names = |all: &[&str]| all.iter().map(|name| Name::from(*name)).collect();
+        let misses = served.misses(&names(waiting), &names(leaving), at(now));
+        misses.len()
+    }
+
+    #[test]
+    fn a_place_is_promised_from_the_purchase_until_the_pods_have_had_their_time() {
+        let served = served(&["a", "b"]);
+        assert_eq!(served.promises(at(900)).len(), 2);
+        assert_eq!(served.due(at(900)), None);
+        in_use(&served, 1000);
+        assert_eq!(served.due(at(1005)), Some(Duration::from_secs(10)));
+        assert_eq!(served.promises(at(1014)).len(), 2);
+        assert!(served.promises(at(1015)).is_empty());
+    }
+
+    #[test]
+    fn a_pod_that_is_bound_gives_the_others_more_time() {
+        let served = served(&["a", "b"]);
+        in_use(&served, 1000);
+        assert_eq!(misses(&served, &["b"], &[], 1010), 0);
+        assert_eq!(served.promises(at(1020)).len(), 1);
+        assert_eq!(misses(&served, &["b"], &[], 1025), 1);
+        assert!(served.promises(at(1025)).is_empty());
+    }
+
+    #[test]
+    fn a_pod_that_has_yet_to_leave_keeps_its_room_as_long_as_that_takes() {
+        let served = Served::default();
+        served.moved(&key("m"), ["a".into(), "b".into()]);
+        assert_eq!(misses(&served, &[], &["a"], 100_000), 0);
+        assert_eq!(served.promises(at(100_000)).len(), 1);
+    }
+
+    #[test]
+    fn the_scheduler_is_told_once() {
+        let served = served(&["a"]);
+        assert_eq!(served.tell(&key("m")).len(), 1);
+        assert!(served.tell(&key("m")).is_empty());
     }
 }

@@ -16,6 +16,9 @@ pub use requests::{lower_resources, pod_requests, quantity_map};
 
 use super::store::Stored;
 
+/// Under which name we write where a pod should go; what others wrote there is not ours to judge.
+pub(crate) const NOMINATOR: &str = "joiner";
+
 /// Namespace and name of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PodKey {
@@ -97,6 +100,8 @@ pub struct PodRecord {
     pub unschedulable: bool,
     /// The scheduler is making room for it.
     pub preempting: bool,
+    /// We have told the scheduler where it should go.
+    pub nominated: bool,
     /// Who made it.
     pub owner: Owner,
     /// Whether it forbids to be moved.

@@ -26,6 +26,8 @@ pub struct Terms {
     pub closed: BTreeMap<Name, String>,
     /// Room to be kept free: pods that are not there, and how many.
     pub buffers: Vec<(Name, Arc<PodSpec>, u32)>,
+    /// Pods that are on their way to a machine, by identity: bought for them, or with room for what leaves a node.
+    pub promises: BTreeMap<Name, Key>,
     /// The node that we run on: whoever takes it away takes away the one that would finish the job.
     pub own_node: Option<Name>,
     /// How to decide.
@@ -49,8 +51,8 @@ impl World {
     /// The problem as it stands.
     pub fn problem(&self, terms: &Terms, now: Timestamp) -> Snapshot {
         let mut snapshot = Snapshot::default();
-        self.add_pods(terms, &mut snapshot);
-        self.add_nodes(terms, now, &mut snapshot);
+        let coming = self.add_pods(terms, &mut snapshot);
+        self.add_nodes(terms, now, coming, &mut snapshot);
         let problem = &mut snapshot.problem;
         problem.now = Some(now);
         problem.catalogs = terms.catalogs.values().map(|one| (**one).clone()).collect();
@@ -79,8 +81,20 @@ impl World {
         snapshot
     }
 
-    fn add_pods(&self, terms: &Terms, snapshot: &mut Snapshot) {
+    /// Adds the pods that wait. Returns those that need not, by the machine that was bought for them.
+    fn add_pods(&self, terms: &Terms, snapshot: &mut Snapshot) -> BTreeMap<Key, Vec<&PodRecord>> {
+        let mut coming: BTreeMap<Key, Vec<&PodRecord>> = BTreeMap::new();
+        if !terms.promises.is_empty() {
+            for record in self.pods.iter() {
+                if let Some(machine) = self.destination(record, terms) {
+                    coming.entry(machine.clone()).or_default().push(record);
+                }
+            }
+        }
         for record in self.pods.iter().filter(|pod| pod.provisionable()) {
+            if self.destination(record, terms).is_some() {
+                continue;
+            }
             if record.resource_claims {
                 let reason = "it asks for devices by resource claim, which no pool can promise";
                 snapshot
@@ -109,9 +123,50 @@ impl World {
             });
             snapshot.pending.push(None);
         }
+        coming
     }
 
-    fn add_nodes(&self, terms: &Terms, now: Timestamp, snapshot: &mut Snapshot) {
+    /// The machine that a pod is on its way to.
+    fn destination<'t>(&self, pod: &PodRecord, terms: &'t Terms) -> Option<&'t Key> {
+        let key = terms.promises.get(&pod.uid)?;
+        let machine = self.machines.get(key)?;
+        let stays = machine.deleting.is_none() && machine.intent().is_none();
+        let goes = match &pod.node {
+            None => pod.provisionable(),
+            Some(node) => {
+                let own = self.nodes.get(node);
+                pod.active() && own.is_some_and(|node| self.leaves(node))
+            }
+        };
+        (stays && goes).then_some(key)
+    }
+
+    /// Whether a node is on its way out.
+    fn leaves(&self, node: &NodeRecord) -> bool {
+        let machine = self.machine_of(&node.name);
+        node.deleting
+            || node.tainted(DISRUPTED, Effect::NoSchedule)
+            || machine.is_some_and(|one| one.deleting.is_some() || one.intent().is_some())
+    }
+
+    /// Nodes that are on their way out.
+    pub(crate) fn leaving(&self) -> impl Iterator<Item = &Name> {
+        let leaving = self.nodes.iter().filter(|node| self.leaves(node));
+        leaving.map(|node| &node.name)
+    }
+
+    fn add_nodes(
+        &self,
+        terms: &Terms,
+        now: Timestamp,
+        mut coming: BTreeMap<Key, Vec<&PodRecord>>,
+        snapshot: &mut Snapshot,
+    ) {
+        let mut coming_to = |machine: &MachineRecord| {
+            let pods = coming.remove(&machine.key).unwrap_or_default();
+            let pods = pods.into_iter().map(|pod| self.bound(pod, now));
+            pods.collect::<Vec<Pod>>()
+        };
         let waiting: Vec<&Arc<MachineRecord>> = self
             .machines
             .iter()
@@ -142,16 +197,23 @@ impl World {
                     .machines
                     .insert(node.name.clone(), machine.key.clone());
             }
-            let pods = self.pods_on(&node.name).filter(|pod| !pod.terminal);
+            let pods = self
+                .pods_on(&node.name)
+                .filter(|pod| !pod.terminal && self.destination(pod, terms).is_none());
             let pods = pods.map(|pod| self.bound(pod, now)).collect();
             let mut lowered = self.lower_node(node, machine.map(AsRef::as_ref), terms, now);
             lowered.pods = pods;
+            if let Some(machine) = machine {
+                lowered.pods.extend(coming_to(machine));
+            }
             snapshot.problem.nodes.push(lowered);
         }
         for machine in waiting {
             let name: Name = machine.key.to_string().into();
             snapshot.machines.insert(name.clone(), machine.key.clone());
-            snapshot.problem.nodes.push(in_flight(machine, name, terms));
+            let mut node = in_flight(machine, name, terms);
+            node.pods = coming_to(machine);
+            snapshot.problem.nodes.push(node);
         }
     }
 
@@ -182,10 +244,7 @@ impl World {
         now: Timestamp,
     ) -> Node {
         let initialized = machine.is_none_or(MachineRecord::initialized);
-        let deleting = node.deleting
-            || node.tainted(DISRUPTED, Effect::NoSchedule)
-            || machine
-                .is_some_and(|machine| machine.deleting.is_some() || machine.intent().is_some());
+        let deleting = self.leaves(node);
         let mut allocatable = node.allocatable.clone();
         let mut capacity = node.capacity.clone();
         if let Some(machine) = machine

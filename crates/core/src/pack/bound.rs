@@ -67,12 +67,13 @@ pub(crate) fn lower_bound(
         }
     }
     // Sums of a hundred thousand terms may be off in the last digits.
-    total *= 1.0 - 1e-9;
+    total = compiled.trifle.bound(total) * (1.0 - 1e-9);
     let mut nanos = if total > 0.0 { total as i64 } else { 0 };
     if hosts.is_empty() {
-        nanos = nanos.max(most_demanding(&context));
+        nanos = nanos.max(compiled.trifle.price(most_demanding(&context), 1));
     }
-    Money::from_nanos(nanos.min(packing.cost.max(0)))
+    let cost = compiled.trifle.price(packing.cost, packing.bins.len());
+    Money::from_nanos(nanos.min(cost.max(0)))
 }
 
 /// Pods that the plan places, by class, free to use every column that they would ever accept.

@@ -17,6 +17,7 @@ use super::ledger::Supply;
 use super::nodes::{self, Host};
 use super::offers::{Market, Offer, PoolTerms};
 use super::profile::{Profile, Profiler, Shape};
+use super::trifle::Trifle;
 use super::vector::{Table, Vector};
 
 /// Pods that are alike, size included.
@@ -62,6 +63,7 @@ pub struct Compiled<'p> {
     /// Class of each group of pods on each node; daemons have one too.
     pub(crate) bound: Vec<Vec<u32>>,
     pub(crate) offers: Vec<Offer>,
+    pub(crate) trifle: Trifle,
     pub(crate) pools: Vec<PoolTerms>,
     /// Pools that want their machines replaceable.
     pub(crate) choices: Choices,
@@ -103,6 +105,7 @@ impl<'p> Compiled<'p> {
         let mut market = Market::new(problem, &mut keys, &table);
         market.open();
         let (mut offers, pools, supply) = (market.offers, market.pools, market.supply);
+        let trifle = Trifle::weigh(&mut offers);
         let mut classes = Classes::new(&shapes, &table);
         let pending = problem.pods.iter().map(|pod| classes.of(pod)).collect();
         let bound: Vec<Vec<u32>> = problem
@@ -157,6 +160,7 @@ impl<'p> Compiled<'p> {
             pending,
             bound,
             offers,
+            trifle,
             pools,
             choices,
             supply,

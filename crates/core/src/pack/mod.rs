@@ -43,6 +43,7 @@ mod solve;
 mod spill;
 mod stock;
 mod topology;
+mod trifle;
 mod vector;
 mod worth;
 

@@ -40,7 +40,7 @@ pub(crate) struct Offer {
     pub(crate) catalog: u32,
     pub(crate) item: Item,
     pub(crate) price: Money,
-    /// Price and surcharge in billionths of a dollar.
+    /// Price, surcharge and trifle in billionths of a dollar.
     pub(crate) cost: i64,
     /// What pods may use, daemons already taken off.
     pub(crate) room: Vector,

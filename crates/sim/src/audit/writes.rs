@@ -1,8 +1,10 @@
 //! Who may write what: Joiner its own objects, and of others only what is its part.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 
 use super::journal::subject;
 use super::ledger::Ledger;
@@ -52,7 +54,8 @@ pub(super) fn judge(
         }
         "pods" => {
             let leaves = asked.subresource == "eviction" || asked.verb == Verb::Delete;
-            if leaves {
+            let told = asked.subresource == "status" && only_nominated(commit);
+            if leaves || told {
                 return None;
             }
             (Invariant::OwnFields, "a pod")
@@ -116,6 +119,19 @@ pub(super) fn at_rest(told: &mut Told, commit: &Commit<'_>) -> Option<Finding> {
     );
     let about = [subject(commit.resource, commit.key)];
     Some(Finding::new(Invariant::Rest, message, about))
+}
+
+/// Whether nothing has changed about a pod but where it should go.
+fn only_nominated(commit: &Commit<'_>) -> bool {
+    let rest = |pod: &Arc<Value>| {
+        let mut status = pod["status"].clone();
+        if let Some(fields) = status.as_object_mut() {
+            fields.remove("nominatedNodeName");
+        }
+        status
+    };
+    let before = commit.previous.map(rest);
+    before.is_some_and(|before| before == rest(commit.object)) && !spec_changed(commit)
 }
 
 fn spec_changed(commit: &Commit<'_>) -> bool {

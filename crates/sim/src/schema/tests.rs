@@ -19,6 +19,7 @@ fn messages(spec_schema: serde_json::Value, spec: serde_json::Value) -> Vec<Stri
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one table of cases")]
 fn values_are_refused_in_the_words_of_the_real_server() {
     let cases = [
         (

@@ -108,6 +108,7 @@ pub(super) fn pod(name: &str) -> PodRecord {
         terminal: false,
         unschedulable: false,
         preempting: false,
+        nominated: false,
         owner: Owner::Other,
         do_not_disrupt: DoNotDisrupt::No,
         unready: false,

@@ -14,7 +14,7 @@ use k8s_openapi::api::apps::v1 as apps;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 
-use super::{DoNotDisrupt, Owner, PodKey, PodRecord, Specs, pod_requests};
+use super::{DoNotDisrupt, NOMINATOR, Owner, PodKey, PodRecord, Specs, pod_requests};
 use crate::record::annotations;
 use crate::view::version;
 
@@ -58,6 +58,10 @@ pub fn lower_pod(pod: core::Pod, specs: &mut Specs) -> PodRecord {
         effect: Effect::NoSchedule,
     };
     let class = spec.priority_class_name.as_deref().unwrap_or_default();
+    let nominated = status
+        .nominated_node_name
+        .is_some_and(|name| !name.is_empty());
+    let by_us = nominated && by_us(metadata.managed_fields.as_deref().unwrap_or_default());
     PodRecord {
         tolerates_disruption: untolerated([&disrupted], &lowered.tolerations).is_none(),
         spec: specs.share(lowered),
@@ -81,9 +85,8 @@ pub fn lower_pod(pod: core::Pod, specs: &mut Specs) -> PodRecord {
         terminal: matches!(phase, "Failed" | "Succeeded"),
         unschedulable: condition("PodScheduled")
             .is_some_and(|one| one.reason.as_deref() == Some("Unschedulable")),
-        preempting: status
-            .nominated_node_name
-            .is_some_and(|name| !name.is_empty()),
+        preempting: nominated && !by_us,
+        nominated: nominated && by_us,
         owner: owner(metadata.owner_references.as_deref().unwrap_or_default()),
         do_not_disrupt: do_not_disrupt(
             given.get(annotations::DO_NOT_DISRUPT).map(String::as_str),
@@ -99,6 +102,15 @@ pub fn lower_pod(pod: core::Pod, specs: &mut Specs) -> PodRecord {
             .resource_claims
             .is_some_and(|claims| !claims.is_empty()),
     }
+}
+
+/// Whether it was us who wrote where a pod should go.
+fn by_us(managers: &[meta::ManagedFieldsEntry]) -> bool {
+    managers.iter().any(|one| {
+        let fields = one.fields_v1.as_ref().map(|fields| &fields.0);
+        one.manager.as_deref() == Some(NOMINATOR)
+            && fields.is_some_and(|all| !all["f:status"]["f:nominatedNodeName"].is_null())
+    })
 }
 
 /// A daemon set's pods, as its template describes them.

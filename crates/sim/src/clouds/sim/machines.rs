@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use joiner_core::labels;
 use joiner_core::problem::{CapacityType, InstanceType, Offering};
 use joiner_core::resources::{CPU, Resources};
-use joiner_core::taints::Taint;
+use joiner_core::taints::{Effect, Taint};
 use joiner_providers::{
     LaunchRequest, Machine, MachineId, MachineState, NodeLink, Notice, NoticeKind, Uid,
 };
@@ -18,6 +18,9 @@ use serde_json::{Value, json};
 use super::market::Stream;
 use super::{SimCloudOptions, signed};
 use crate::cluster::kubelet::NodeSpec;
+
+/// Taint that nodes come with until whoever bought them knows them.
+const UNREGISTERED: &str = "karpenter.sh/unregistered";
 
 /// Something to be done in the world of kubelets.
 pub(super) enum Order {
@@ -177,6 +180,15 @@ impl Machines {
         }
     }
 
+    /// Nothing is taken back any more that has not been announced.
+    pub(super) fn keep(&mut self, now: Timestamp) {
+        let open = |sold: &&mut Sold| sold.announced.is_none_or(|at| at > now);
+        for sold in self.0.values_mut().filter(open) {
+            sold.announced = None;
+            sold.taken = None;
+        }
+    }
+
     /// What has been announced and not yet happened.
     pub(super) fn notices(&self, now: Timestamp) -> Vec<Notice> {
         self.0
@@ -291,6 +303,13 @@ fn node_spec(machine: &Machine, request: &LaunchRequest, ready_after: Duration) 
     spec.provider_id = machine.id.to_string();
     let taints = request.taints.iter().chain(&request.startup_taints);
     spec.taints = taints.map(taint).collect();
+    // As the clouds that Karpenter knows: nobody comes before the node is known for what it is.
+    let unregistered = Taint {
+        key: UNREGISTERED.into(),
+        value: "".into(),
+        effect: Effect::NoExecute,
+    };
+    spec.taints.push(taint(&unregistered));
     spec.capacity = amounts(&machine.capacity);
     spec.allocatable = amounts(&machine.allocatable);
     spec.ready_after = signed(ready_after);

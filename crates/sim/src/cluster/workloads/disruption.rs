@@ -122,23 +122,8 @@ fn reconcile(
         .iter()
         .filter(|pod| ready(pod) && !pod.deleting() && !disrupted(pod));
     let healthy = i64::try_from(healthy.count()).unwrap_or(i64::MAX);
-    let present = i64::try_from(pods.len()).unwrap_or(i64::MAX);
-    let (least, most) = (
-        budget.at(&["spec", "minAvailable"]),
-        budget.at(&["spec", "maxUnavailable"]),
-    );
-    let wanted: Result<(i64, i64), String> = if !most.is_null() {
-        scale.map(|expected| {
-            let lost = portion(most, expected, true).unwrap_or_default();
-            (expected, (expected - lost).max(0))
-        })
-    } else if least.is_string() {
-        scale.map(|expected| (expected, portion(least, expected, true).unwrap_or_default()))
-    } else {
-        Ok((present, least.as_i64().unwrap_or(1)))
-    };
     let stamp = &now.stamp;
-    match wanted {
+    match wanted(budget, pods.len(), scale) {
         Ok((expected, desired)) => {
             let allowed = if expected <= 0 {
                 0
@@ -153,20 +138,16 @@ fn reconcile(
             ] {
                 set(&mut object, &["status", field], number);
             }
-            let condition = if allowed > 0 {
-                Condition {
-                    kind: "DisruptionAllowed",
-                    status: "True",
-                    reason: "SufficientPods",
-                    message: "",
-                }
+            let (status, reason) = if allowed > 0 {
+                ("True", "SufficientPods")
             } else {
-                Condition {
-                    kind: "DisruptionAllowed",
-                    status: "False",
-                    reason: "InsufficientPods",
-                    message: "",
-                }
+                ("False", "InsufficientPods")
+            };
+            let condition = Condition {
+                kind: "DisruptionAllowed",
+                status,
+                reason,
+                message: "",
             };
             set_condition(&mut object, condition, stamp);
         }
@@ -203,6 +184,27 @@ fn reconcile(
         });
     }
     plan
+}
+
+/// How many pods there should be, and how many of them must be healthy.
+fn wanted(
+    budget: &Value,
+    present: usize,
+    scale: Result<i64, String>,
+) -> Result<(i64, i64), String> {
+    let least = budget.at(&["spec", "minAvailable"]);
+    let most = budget.at(&["spec", "maxUnavailable"]);
+    if !most.is_null() {
+        let expected = scale?;
+        let lost = portion(most, expected, true).unwrap_or_default();
+        Ok((expected, (expected - lost).max(0)))
+    } else if least.is_string() {
+        let expected = scale?;
+        Ok((expected, portion(least, expected, true).unwrap_or_default()))
+    } else {
+        let present = i64::try_from(present).unwrap_or(i64::MAX);
+        Ok((present, least.as_i64().unwrap_or(1)))
+    }
 }
 
 fn set_observed(object: &mut Value) {

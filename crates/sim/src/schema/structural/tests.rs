@@ -21,6 +21,7 @@ fn with_spec(spec: Value) -> Value {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one table of cases")]
 fn common_mistakes_are_refused_in_the_words_of_the_real_server() {
     let cases = [
         (

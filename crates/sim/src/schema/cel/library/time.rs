@@ -142,6 +142,12 @@ impl Subtractor for Timestamp {
 pub(super) fn add(env: &mut Env) -> Result<(), DeclarationError> {
     env.add_type(DURATION_TYPE.to_owned())?;
     env.add_type(TIMESTAMP_TYPE.to_owned())?;
+    conversions(env)?;
+    durations(env)?;
+    timestamps(env)
+}
+
+fn conversions(env: &mut Env) -> Result<(), DeclarationError> {
     globals(
         env,
         &[
@@ -172,8 +178,11 @@ pub(super) fn add(env: &mut Env) -> Result<(), DeclarationError> {
                 duration_text,
             ),
         ],
-    )?;
-    let (time, span) = (&TIMESTAMP_TYPE, &DURATION_TYPE);
+    )
+}
+
+fn durations(env: &mut Env) -> Result<(), DeclarationError> {
+    let span = &DURATION_TYPE;
     members(
         env,
         &[
@@ -187,6 +196,15 @@ pub(super) fn add(env: &mut Env) -> Result<(), DeclarationError> {
                 &[],
                 milliseconds,
             ),
+        ],
+    )
+}
+
+fn timestamps(env: &mut Env) -> Result<(), DeclarationError> {
+    let time = &TIMESTAMP_TYPE;
+    members(
+        env,
+        &[
             ("getFullYear", "timestamp_to_year", time, &[], |a| {
                 part(&a, |z| i64::from(z.year()))
             }),

@@ -1,0 +1,92 @@
+//! Tells the scheduler which pods a machine was bought for.
+//!
+//! A plan that leaves little room to spare holds only if every pod goes where it was planned. The scheduler spreads pods
+//! as it likes, unless `status.nominatedNodeName` says where one should go: it looks there first, and keeps the room
+//! free from others meanwhile. Nobody depends on it: whatever is not told, or told in vain, is planned again.
+
+use futures::StreamExt as _;
+use futures::stream;
+use jiff::Timestamp;
+use joiner_core::name::Name;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+use tokio::sync::MutexGuard;
+use tracing::debug;
+
+use crate::clients::WriteError;
+use crate::context::Context;
+use crate::record::Key;
+use crate::view::pods::{NOMINATOR, PodKey};
+
+/// How many pods are told at once.
+const WRITES: usize = 50;
+
+/// Tells the scheduler, just before a machine's node takes pods, which ones it is for. As long as the caller holds what
+/// this returns, no other node is opened: the scheduler would try pods that were told already on the wrong node, and
+/// forget what they were told.
+pub(crate) async fn nominate<'c>(
+    context: &'c Context,
+    machine: &Key,
+    node: &Name,
+) -> Option<MutexGuard<'c, ()>> {
+    let pods = context.served.tell(machine);
+    if pods.is_empty() {
+        return None;
+    }
+    let turn = context.opening.lock().await;
+    let waiting: Vec<(Name, PodKey)> = {
+        let world = context.view.read();
+        let waits = |(uid, key): &(Name, PodKey)| {
+            let pod = world.pods.get(key);
+            pod.is_some_and(|pod| pod.uid == *uid && pod.provisionable() && !pod.nominated)
+        };
+        pods.into_iter().filter(waits).collect()
+    };
+    debug!(%machine, %node, pods = waiting.len(), "the scheduler is told who goes there");
+    write(context, waiting, &json!(node)).await;
+    Some(turn)
+}
+
+/// Takes back what did not come true.
+pub(super) async fn take_back(context: &Context, now: Timestamp) {
+    let stale: Vec<(Name, PodKey)> = {
+        let world = context.view.read();
+        let mut told = world
+            .pods
+            .iter()
+            .filter(|pod| pod.nominated && pod.provisionable())
+            .peekable();
+        if told.peek().is_none() {
+            return;
+        }
+        let promises = context.served.promises(now);
+        told.filter(|pod| !promises.contains_key(&pod.uid))
+            .map(|pod| (pod.uid.clone(), pod.key.clone()))
+            .collect()
+    };
+    write(context, stale, &Value::Null).await;
+}
+
+async fn write(context: &Context, pods: Vec<(Name, PodKey)>, node: &Value) {
+    stream::iter(pods)
+        .for_each_concurrent(WRITES, |(uid, pod)| async move {
+            let api: Api<Pod> = Api::namespaced(context.clients.writes.clone(), &pod.namespace);
+            let patch = json!({
+                "metadata": {"uid": uid},
+                "status": {"nominatedNodeName": node},
+            });
+            let parameters = PatchParams {
+                field_manager: Some(NOMINATOR.to_owned()),
+                ..PatchParams::default()
+            };
+            let written = api
+                .patch_status(&pod.name, &parameters, &Patch::Merge(patch))
+                .await;
+            if let Err(error) = written.map_err(WriteError::from) {
+                debug!(%pod, %error, "the scheduler was not told where it should go");
+            }
+        })
+        .await;
+}
