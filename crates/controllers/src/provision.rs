@@ -35,6 +35,9 @@ use crate::view::problem::Snapshot;
 
 /// How many machine objects are written at once.
 const WRITES: usize = 20;
+/// How often a machine object is asked for whose writing was not answered, and how long apart.
+const ASKED: usize = 10;
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// How soon to try again when pods are left that could not be provided for.
 const AGAIN: Duration = Duration::from_secs(10);
 
@@ -342,42 +345,33 @@ async fn write(
     reason: &'static str,
 ) -> Option<MachineRecord> {
     let dialect = context.dialect(&machine.pool.key)?;
-    loop {
-        match dialect.create_machine(&machine).await {
+    let replaces = machine
+        .annotations
+        .contains_key(crate::record::annotations::REPLACES);
+    for _ in 0..ASKED {
+        let key = crate::record::Key {
+            dialect: dialect.name(),
+            namespace: machine.pool.key.namespace.clone(),
+            name: machine.name.clone(),
+        };
+        let taken = context.view.read().machines.get(&key).is_some();
+        let written = match dialect.create_machine(&machine).await {
+            // A name that nobody had until now is ours: the request arrived twice, or its answer was lost.
+            Err(WriteError::Exists(_)) if !taken => dialect.get_machine(&key).await,
+            other => other,
+        };
+        match written {
             Ok(record) => {
-                let offer = record.offer().map(|offer| &offer.purchase);
-                info!(
-                    machine = %record.key,
-                    pool = %machine.pool.id(),
-                    instance_type = offer.map(|one| &*one.instance_type),
-                    zone = offer.map(|one| &*one.zone),
-                    price = offer.map(|one| one.price.dollars()),
-                    reason,
-                    "machine asked for"
-                );
-                context.metrics.machine_created(machine.pool.id(), reason);
-                context.view.note_machine(record.clone());
+                asked_for(context, &machine.pool, &record, reason);
                 return Some(record);
             }
-            // An answer that was lost is found again under the name that we chose.
-            Err(WriteError::Unknown(_)) => {
-                let key = crate::record::Key {
-                    dialect: dialect.name(),
-                    namespace: machine.pool.key.namespace.clone(),
-                    name: machine.name.clone(),
-                };
-                if let Ok(record) = dialect.get_machine(&key).await {
-                    context.view.note_machine(record.clone());
-                    return Some(record);
-                }
-                return None;
-            }
-            Err(WriteError::Exists(_))
-                if !machine
-                    .annotations
-                    .contains_key(crate::record::annotations::REPLACES) =>
-            {
+            Err(WriteError::Exists(_)) if taken && !replaces => {
                 machine.name = context.names.next(&machine.pool.key.name, context.now());
+            }
+            // It may have been written. Asked again under the name that we chose, the server tells; not to ask would be
+            // to buy twice, and beyond the pool's limits.
+            Err(WriteError::Unknown(_) | WriteError::HeldBack { .. } | WriteError::Gone(_)) => {
+                tokio::time::sleep(ASK_AGAIN).await;
             }
             Err(error) => {
                 warn!(pool = %machine.pool.id(), %error, "a machine object was not written");
@@ -385,4 +379,21 @@ async fn write(
             }
         }
     }
+    warn!(pool = %machine.pool.id(), machine = %machine.name, "whether a machine object was written is not known");
+    None
+}
+
+fn asked_for(context: &Context, pool: &PoolRecord, record: &MachineRecord, reason: &'static str) {
+    let offer = record.offer().map(|offer| &offer.purchase);
+    info!(
+        machine = %record.key,
+        pool = %pool.id(),
+        instance_type = offer.map(|one| &*one.instance_type),
+        zone = offer.map(|one| &*one.zone),
+        price = offer.map(|one| one.price.dollars()),
+        reason,
+        "machine asked for"
+    );
+    context.metrics.machine_created(pool.id(), reason);
+    context.view.note_machine(record.clone());
 }

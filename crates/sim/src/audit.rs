@@ -162,7 +162,12 @@ impl Auditor {
     pub fn watch_cloud(&self, cloud: &SimCloud) {
         let auditor = self.clone();
         let clock = cloud.clock().clone();
-        cloud.observe(move |event| auditor.lock().happened(event, clock.now()));
+        cloud.observe(move |event| auditor.saw(event, clock.now()));
+    }
+
+    /// Takes in what happened at a cloud, for whoever watches it.
+    pub fn saw(&self, event: &CloudEvent, now: Timestamp) {
+        self.lock().happened(event, now);
     }
 
     /// Writes a line about something that the world did: a fault, a crash, a user's wish.

@@ -11,7 +11,7 @@ use joiner_core::plan::{Launch, Plan, Removal};
 use joiner_core::problem::{DisruptionReason, Problem};
 use tracing::{info, warn};
 
-use super::command::{Command, split};
+use super::command::{Command, IN_TURN, split};
 use super::moves::{self, Moves};
 use super::progress::{obstacle, undo};
 use super::taint::{Taintedness, taint};
@@ -31,6 +31,13 @@ const AT_ONCE: usize = 20;
 /// A machine that goes, and why.
 type Target<'p> = (Arc<MachineRecord>, &'p Removal);
 
+/// What is begun for one reason.
+#[derive(Default)]
+struct Commands<'p> {
+    deletions: Vec<(Command<'p>, Vec<Target<'p>>)>,
+    replacements: Vec<(Command<'p>, Vec<Target<'p>>)>,
+}
+
 /// Begins everything that a plan says and nothing speaks against. Says when something that is held back may go.
 pub(super) async fn all(
     context: &Context,
@@ -40,8 +47,7 @@ pub(super) async fn all(
 ) -> Option<Timestamp> {
     let _buying = context.purchasing.lock().await;
     let mut later: Option<Timestamp> = None;
-    let mut deletions = Vec::new();
-    let mut replacements = Vec::new();
+    let mut commands: BTreeMap<DisruptionReason, Commands<'_>> = BTreeMap::new();
     {
         let world = context.view.read();
         for command in split(problem, plan) {
@@ -54,21 +60,27 @@ pub(super) async fn all(
                 tell_held(context, &targets, &held);
                 continue;
             }
+            let of_cause = commands.entry(command.cause()).or_default();
             if command.launches.is_empty() {
-                deletions.push((command, targets));
+                of_cause.deletions.push((command, targets));
             } else {
-                replacements.push((command, targets));
+                of_cause.replacements.push((command, targets));
             }
         }
     }
     let moves = &Moves::of(problem, plan, machines);
-    stream::iter(deletions)
-        .for_each_concurrent(AT_ONCE, |(command, targets)| async move {
-            take_away(context, &command, &targets, moves).await;
-        })
-        .await;
-    for (command, targets) in replacements {
-        replace(context, problem, &command, &targets, moves).await;
+    for cause in IN_TURN {
+        let Some(of_cause) = commands.remove(&cause) else {
+            continue;
+        };
+        stream::iter(of_cause.deletions)
+            .for_each_concurrent(AT_ONCE, |(command, targets)| async move {
+                take_away(context, &command, &targets, moves).await;
+            })
+            .await;
+        for (command, targets) in of_cause.replacements {
+            replace(context, problem, &command, &targets, moves).await;
+        }
     }
     later
 }

@@ -5,6 +5,14 @@ use std::collections::BTreeMap;
 use joiner_core::plan::{Home, Launch, Plan, Removal};
 use joiner_core::problem::{DisruptionReason, Problem};
 
+/// The order in which budgets are taken up, and so that in which nodes are marked: whoever looks in between finds no more
+/// of them away than may be for the reason of the last.
+pub(super) const IN_TURN: [DisruptionReason; 3] = [
+    DisruptionReason::Empty,
+    DisruptionReason::Drifted,
+    DisruptionReason::Underutilized,
+];
+
 /// Nodes that go together, and what must be in use first.
 #[derive(Clone, Debug)]
 pub(super) struct Command<'p> {
@@ -34,11 +42,12 @@ impl Command<'_> {
 /// The commands of a plan. Nodes whose pods share a new machine go together; all others go alone. Machines that the plan
 /// would buy for pods that wait anyway are not ours to buy.
 pub(super) fn split<'p>(problem: &Problem, plan: &'p Plan) -> Vec<Command<'p>> {
-    let removals: Vec<&Removal> = plan
+    let mut removals: Vec<&Removal> = plan
         .removals
         .iter()
         .filter(|removal| removal.cause != DisruptionReason::Expired)
         .collect();
+    removals.sort_by_key(|removal| IN_TURN.iter().position(|cause| *cause == removal.cause));
     let position: BTreeMap<&str, usize> = removals
         .iter()
         .enumerate()

@@ -203,11 +203,19 @@ fn described(claim: &Value) -> String {
 }
 
 /// Why a machine goes, in a word: the disruption that stands on it, or else that the cloud or somebody asked for it.
+/// Why a machine goes. Where something takes its place the reason stands in the intent, else in a condition; what has
+/// neither was asked back by its cloud.
 fn why(claim: &Value) -> String {
     let intent = claim["metadata"]["annotations"]["joiner.dev/disruption"].as_str();
     let intent: Option<Value> = intent.and_then(|text| serde_json::from_str(text).ok());
     let cause = intent.as_ref().and_then(|intent| intent["cause"].as_str());
-    cause.map_or_else(|| "Interrupted".to_owned(), ToOwned::to_owned)
+    let conditions = claim["status"]["conditions"].as_array();
+    let told = conditions
+        .into_iter()
+        .flatten()
+        .find(|one| one["type"] == "DisruptionReason" && one["status"] == "True")
+        .and_then(|one| one["reason"].as_str());
+    cause.or(told).unwrap_or("Interrupted").to_owned()
 }
 
 fn price(claim: &Value) -> Option<Money> {

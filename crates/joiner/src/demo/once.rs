@@ -71,10 +71,9 @@ async fn play(
         catalog_period: Duration::from_mins(2),
         ..Settings::default()
     };
-    let mut stage = Stage::set(seed, None, settings).map_err(refused)?;
     let catalogs = [("default".to_owned(), joiner_sim::clouds::sim::built_in())];
     let auditor = Auditor::new(AuditOptions::new("joiner.dev", catalogs.into()));
-    auditor.watch_server(stage.cluster.server());
+    let mut stage = Stage::set(seed, None, settings, Some(&auditor)).map_err(refused)?;
     let Some(thoughts) = stage.thoughts.take() else {
         return Err(Failure::Demo("nobody thinks".to_owned()));
     };
@@ -135,7 +134,6 @@ mod tests {
     }
 
     #[test]
-    #[ignore = "not yet quick enough for every run: cargo test -p joiner -- --ignored"]
     fn the_story_has_everything_and_is_the_same_for_the_same_seed() {
         let (summary, lines) = told(1);
         let says = |what: &str| lines.iter().any(|line| line.contains(what));

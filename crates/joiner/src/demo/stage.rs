@@ -9,6 +9,7 @@ use joiner_controllers::dialects::karpetrack::KarpetrackOptions;
 use joiner_controllers::tasks::Tasks;
 use joiner_controllers::{Engine, Settings};
 use joiner_sim::api::{Local, Status};
+use joiner_sim::audit::Auditor;
 use joiner_sim::clouds::sim::SimCloud;
 use joiner_sim::cluster::{Cluster, ClusterOptions};
 use prometheus_client::registry::Registry;
@@ -34,17 +35,22 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// Sets everything up. `start` is what the cluster's clock shows; a fixed moment unless it is given.
+    /// Sets everything up. `start` is what the cluster's clock shows; a fixed moment unless it is given. The auditor, if
+    /// there is one, watches from the beginning.
     pub(crate) fn set(
         seed: u64,
         start: Option<Timestamp>,
         settings: Settings,
+        auditor: Option<&Auditor>,
     ) -> Result<Self, Status> {
         let cluster = Cluster::start(&ClusterOptions {
             seed,
             start,
             ..ClusterOptions::default()
         });
+        if let Some(auditor) = auditor {
+            auditor.watch_server(cluster.server());
+        }
         for crd in joiner_api::crds(None) {
             let object = serde_json::to_value(crd).unwrap_or_default();
             let definitions = "customresourcedefinitions.apiextensions.k8s.io";
@@ -57,9 +63,14 @@ impl Stage {
         let rack = Arc::new(cluster.kubelets().clone());
         let clouds = Tasks::new();
         let reads = clients.reads.clone();
-        let record = books.clone();
-        let classes = SimClasses::new(reads, clock.clone(), rack, clouds.clone())
-            .observed(move |event| record.happened(event));
+        let (record, auditor, time) = (books.clone(), auditor.cloned(), clock.clone());
+        let classes =
+            SimClasses::new(reads, clock.clone(), rack, clouds.clone()).observed(move |event| {
+                record.happened(event);
+                if let Some(auditor) = &auditor {
+                    auditor.saw(event, time.now());
+                }
+            });
         let classes = Arc::new(classes);
         let (sender, thoughts) = mpsc::unbounded_channel();
         let wiring = Wiring {

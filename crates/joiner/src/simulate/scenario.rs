@@ -35,6 +35,8 @@ pub(crate) enum Wish {
     DeleteMachine(usize),
     /// Somebody deletes a node by hand.
     DeleteNode(usize),
+    /// Somebody deletes all machine objects of a pool that would expire one day.
+    DeleteMortal(String),
 }
 
 /// One simulated cloud.
@@ -194,6 +196,7 @@ impl Draw {
                     name.clone(),
                     json!({"spec": {"template": {"spec": {"expireAfter": "Never"}}}}),
                 ));
+                self.scenario.end.push(Wish::DeleteMortal(name.clone()));
             }
             if self.chance(4) {
                 let minutes = self.random.random_range(2..20);
@@ -316,13 +319,14 @@ impl Draw {
             0 | 1 => json!({"maxUnavailable": 1}),
             2 => json!({"minAvailable": "50%"}),
             3 => json!({"minAvailable": 1}),
-            4 => {
-                let wish = Wish::Delete("poddisruptionbudgets.policy", "default", app.to_owned());
-                self.scenario.end.push(wish);
-                json!({"maxUnavailable": 0})
-            }
+            4 => json!({"maxUnavailable": 0}),
             _ => return,
         };
+        if spec["maxUnavailable"] != 1 {
+            // It lets nobody go, or nobody of an app with a single pod: then no drain ever ends.
+            let wish = Wish::Delete("poddisruptionbudgets.policy", "default", app.to_owned());
+            self.scenario.end.push(wish);
+        }
         let budget = objects::budget(app, spec);
         self.create("poddisruptionbudgets.policy", "default", budget);
     }
@@ -398,6 +402,6 @@ mod tests {
                 seen.insert(text.split('(').next().unwrap_or_default().to_owned());
             }
         }
-        assert_eq!(seen.len(), 9, "{seen:?}");
+        assert_eq!(seen.len(), 10, "{seen:?}");
     }
 }

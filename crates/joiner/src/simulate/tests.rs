@@ -31,7 +31,6 @@ fn found(outcome: &Outcome) -> Vec<Invariant> {
 }
 
 #[test]
-#[ignore = "not yet quick enough for every run: cargo test -p joiner -- --ignored"]
 fn the_same_seed_is_the_same_world_to_the_last_byte() {
     let play = |seed| {
         let run = Run {
@@ -49,7 +48,6 @@ fn the_same_seed_is_the_same_world_to_the_last_byte() {
 }
 
 #[test]
-#[ignore = "not yet quick enough for every run: cargo test -p joiner -- --ignored"]
 fn a_cloud_that_forgets_its_orders_is_caught_selling_twice() {
     let run = Run {
         hours: 2,
@@ -116,7 +114,6 @@ fn remove_all(problem: &Problem, _: Plan) -> Plan {
 }
 
 #[test]
-#[ignore = "not yet quick enough for every run: cargo test -p joiner -- --ignored"]
 fn decisions_that_overdraw_the_disruption_budgets_are_caught() {
     let outcome = first_wrong(0..10, &tampered(|_, plan| plan, remove_all));
     assert!(
@@ -127,7 +124,6 @@ fn decisions_that_overdraw_the_disruption_budgets_are_caught() {
 }
 
 #[test]
-#[ignore = "not yet quick enough for every run: cargo test -p joiner -- --ignored"]
 fn decisions_that_buy_nothing_are_caught_leaving_pods_waiting() {
     let outcome = first_wrong(0..10, &tampered(|_, _| Plan::default(), |_, plan| plan));
     assert!(

@@ -65,6 +65,17 @@ pub(crate) fn fulfil(wish: &Wish, cluster: &Cluster, clouds: &[&SimCloud]) -> St
             ),
             None => return nothing(wish),
         },
+        Wish::DeleteMortal(pool) => (
+            format!("delete machine objects of {pool} that would expire"),
+            mortals(&api, pool).iter().try_for_each(|name| {
+                api.delete(
+                    "nodeclaims.karpenter.sh",
+                    "",
+                    name,
+                    DeleteOptions::default(),
+                )
+            }),
+        ),
     };
     match done {
         Ok(()) => what,
@@ -104,6 +115,15 @@ fn own_nodes(api: &Local) -> Vec<String> {
 fn own_claims(api: &Local) -> Vec<String> {
     names(api, "nodeclaims.karpenter.sh", |claim| {
         claim["spec"]["nodeClassRef"]["group"] == "joiner.dev"
+    })
+}
+
+/// Machine objects of a pool that expire one day.
+fn mortals(api: &Local, pool: &str) -> Vec<String> {
+    names(api, "nodeclaims.karpenter.sh", |claim| {
+        let expires = claim["spec"]["expireAfter"].as_str();
+        claim["metadata"]["labels"]["karpenter.sh/nodepool"] == pool
+            && expires.is_some_and(|after| after != "Never")
     })
 }
 

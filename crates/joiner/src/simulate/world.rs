@@ -123,7 +123,7 @@ impl World {
             events: false,
             kubelets: KubeletOptions {
                 // Often enough for the grace of nodes, seldom enough for many hours.
-                lease_every: Duration::from_secs(20),
+                lease_every: Duration::from_secs(30),
                 ..KubeletOptions::default()
             },
             ..ClusterOptions::default()
@@ -310,6 +310,7 @@ impl World {
                 options.refused_percent = 0;
                 options.stillborn_percent = 0;
             });
+            one.sim.keep_machines();
         }
         self.auditor.note(now, "world", "the storm is over");
         self.auditor.calm(now);

@@ -291,6 +291,13 @@ impl SimCloud {
         self.changed.notify_one();
     }
 
+    /// Takes no machine back any more but those it has announced.
+    pub fn keep_machines(&self) {
+        let now = self.clock.now();
+        self.lock().machines.keep(now);
+        self.changed.notify_one();
+    }
+
     /// Shows everything that happens to `observer` in its moment, with the cloud locked: the observer must not ask the
     /// cloud anything.
     pub fn observe(&self, observer: impl FnMut(&CloudEvent) + Send + 'static) {

@@ -180,6 +180,15 @@ impl Machines {
         }
     }
 
+    /// Nothing is taken back any more that has not been announced.
+    pub(super) fn keep(&mut self, now: Timestamp) {
+        let open = |sold: &&mut Sold| sold.announced.is_none_or(|at| at > now);
+        for sold in self.0.values_mut().filter(open) {
+            sold.announced = None;
+            sold.taken = None;
+        }
+    }
+
     /// What has been announced and not yet happened.
     pub(super) fn notices(&self, now: Timestamp) -> Vec<Notice> {
         self.0
