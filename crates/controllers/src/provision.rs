@@ -341,23 +341,30 @@ fn new_machine(
 /// Writes one machine object; `None` if that did not work.
 async fn write(
     context: &Context,
-    mut machine: NewMachine,
+    machine: NewMachine,
     reason: &'static str,
 ) -> Option<MachineRecord> {
     let dialect = context.dialect(&machine.pool.key)?;
     let replaces = machine
         .annotations
         .contains_key(crate::record::annotations::REPLACES);
+    let key = |name: &Name| crate::record::Key {
+        dialect: dialect.name(),
+        namespace: machine.pool.key.namespace.clone(),
+        name: name.clone(),
+    };
+    let is_taken = |name: &Name| context.view.read().machines.get(&key(name)).is_some();
+    let mut name = machine.name.clone();
+    // Whether another has the name: to be asked before we do, for the view soon knows what we wrote.
+    let mut taken = is_taken(&name);
     for _ in 0..ASKED {
-        let key = crate::record::Key {
-            dialect: dialect.name(),
-            namespace: machine.pool.key.namespace.clone(),
-            name: machine.name.clone(),
+        let asked = NewMachine {
+            name: name.clone(),
+            ..machine.clone()
         };
-        let taken = context.view.read().machines.get(&key).is_some();
-        let written = match dialect.create_machine(&machine).await {
+        let written = match dialect.create_machine(&asked).await {
             // A name that nobody had until now is ours: the request arrived twice, or its answer was lost.
-            Err(WriteError::Exists(_)) if !taken => dialect.get_machine(&key).await,
+            Err(WriteError::Exists(_)) if !taken => dialect.get_machine(&key(&name)).await,
             other => other,
         };
         match written {
@@ -366,7 +373,8 @@ async fn write(
                 return Some(record);
             }
             Err(WriteError::Exists(_)) if taken && !replaces => {
-                machine.name = context.names.next(&machine.pool.key.name, context.now());
+                name = context.names.next(&machine.pool.key.name, context.now());
+                taken = is_taken(&name);
             }
             // It may have been written. Asked again under the name that we chose, the server tells; not to ask would be
             // to buy twice, and beyond the pool's limits.
@@ -379,7 +387,7 @@ async fn write(
             }
         }
     }
-    warn!(pool = %machine.pool.id(), machine = %machine.name, "whether a machine object was written is not known");
+    warn!(pool = %machine.pool.id(), machine = %name, "whether a machine object was written is not known");
     None
 }
 
