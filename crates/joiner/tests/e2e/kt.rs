@@ -141,13 +141,16 @@ async fn kt_01_pods_that_wait_get_the_cheapest_server() {
     let story = Story::begin("kt-01").await;
     story.pool(json!({"categories": ["gp", "ch"]})).await;
     story.deploy("web", 6, "500m").await;
+    // Pods may run a moment before the SpotNode says so.
     let seen = story
-        .until("all pods run", |seen| story.running(seen) == 6)
+        .until("all pods run on servers that run", |seen| {
+            let nodes = story.spot_nodes(seen);
+            story.running(seen) == 6 && nodes.iter().all(|node| phase(node) == "Running")
+        })
         .await;
     let nodes = story.spot_nodes(&seen);
     assert_eq!(nodes.len(), 1, "{nodes:#?}");
     assert_eq!(nodes[0]["spec"]["instanceType"], "ch.vs1.large-ord");
-    assert_eq!(phase(&nodes[0]), "Running");
     let node = seen
         .get(paths::NODES, "", text(&nodes[0], "/status/nodeName"))
         .unwrap();
