@@ -3,11 +3,12 @@
 use std::fmt::Debug;
 
 use joiner_core::name::Name;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
+use kube::api::{Api, Patch, PatchParams};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::clients::WriteError;
+use crate::lifecycle::reconcile::exactly;
 use crate::record::{MachineRecord, MetadataChange};
 
 /// Lays a change over an object.
@@ -35,14 +36,8 @@ pub(super) async fn delete<K: Clone + Debug + DeserializeOwned>(
     api: &Api<K>,
     machine: &MachineRecord,
 ) -> Result<(), WriteError> {
-    let parameters = DeleteParams {
-        preconditions: Some(Preconditions {
-            uid: Some(machine.uid.0.to_string()),
-            resource_version: None,
-        }),
-        ..DeleteParams::default()
-    };
-    api.delete(&machine.key.name, &parameters).await?;
+    api.delete(&machine.key.name, &exactly(&machine.uid.0))
+        .await?;
     Ok(())
 }
 

@@ -2,18 +2,12 @@
 
 use joiner_core::disrupt::allowed;
 use joiner_core::plan::Plan;
-use joiner_core::problem::{DisruptionReason, Problem};
+use joiner_core::problem::Problem;
 
 use super::begin::word;
+use super::command::IN_TURN;
 use crate::context::Context;
 use crate::metrics::{PoolReason, Reason};
-
-/// Reasons for which nodes go that need not.
-const REASONS: [DisruptionReason; 3] = [
-    DisruptionReason::Empty,
-    DisruptionReason::Drifted,
-    DisruptionReason::Underutilized,
-];
 
 pub(super) fn measure(context: &Context, problem: &Problem, plan: &Plan) {
     for (pool, reason, most) in allowed(problem) {
@@ -24,7 +18,7 @@ pub(super) fn measure(context: &Context, problem: &Problem, plan: &Plan) {
         let gauge = context.metrics.allowed.get_or_create(&labels);
         gauge.set(i64::from(most));
     }
-    for reason in REASONS {
+    for reason in IN_TURN {
         let going = plan.removals.iter().filter(|one| one.cause == reason);
         let staying = plan.kept.iter();
         let staying = staying.filter(|one| one.eligible == Some(reason));

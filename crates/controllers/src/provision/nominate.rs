@@ -13,7 +13,7 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio::sync::MutexGuard;
-use tracing::debug;
+use tracing::{debug, warn};
 
 use crate::clients::WriteError;
 use crate::context::Context;
@@ -70,8 +70,8 @@ pub(super) async fn take_back(context: &Context, now: Timestamp) {
 }
 
 async fn write(context: &Context, pods: Vec<(Name, PodKey)>, node: &Value) {
-    stream::iter(pods)
-        .for_each_concurrent(WRITES, |(uid, pod)| async move {
+    let refused = stream::iter(pods)
+        .map(|(uid, pod)| async move {
             let api: Api<Pod> = Api::namespaced(context.clients.writes.clone(), &pod.namespace);
             let patch = json!({
                 "metadata": {"uid": uid},
@@ -84,9 +84,17 @@ async fn write(context: &Context, pods: Vec<(Name, PodKey)>, node: &Value) {
             let written = api
                 .patch_status(&pod.name, &parameters, &Patch::Merge(patch))
                 .await;
-            if let Err(error) = written.map_err(WriteError::from) {
-                debug!(%pod, %error, "the scheduler was not told where it should go");
-            }
+            let error = written.map_err(WriteError::from).err()?;
+            debug!(%pod, %error, "the scheduler was not told where it should go");
+            matches!(error, WriteError::Refused(_)).then_some(error)
         })
-        .await;
+        .buffer_unordered(WRITES)
+        .fold(None, |first, next| async { first.or(next) });
+    if let Some(error) = refused.await {
+        warn!(
+            %error,
+            "the scheduler cannot be told where pods go, so tight plans may need a node more: allow `patch` of \
+             `pods/status`"
+        );
+    }
 }

@@ -84,15 +84,12 @@ impl World {
     /// Adds the pods that wait. Returns those that need not, by the machine that was bought for them.
     fn add_pods(&self, terms: &Terms, snapshot: &mut Snapshot) -> BTreeMap<Key, Vec<&PodRecord>> {
         let mut coming: BTreeMap<Key, Vec<&PodRecord>> = BTreeMap::new();
-        if !terms.promises.is_empty() {
-            for record in self.pods.iter() {
-                if let Some(machine) = self.destination(record, terms) {
-                    coming.entry(machine.clone()).or_default().push(record);
-                }
+        for record in self.pods.iter() {
+            if let Some(machine) = self.destination(record, terms) {
+                coming.entry(machine.clone()).or_default().push(record);
+                continue;
             }
-        }
-        for record in self.pods.iter().filter(|pod| pod.provisionable()) {
-            if self.destination(record, terms).is_some() {
+            if !record.provisionable() {
                 continue;
             }
             if record.resource_claims {

@@ -3,8 +3,8 @@
 //! At the prices of a machine's resources no pod is worth more than the room it takes. What it is worth less is lost,
 //! and so is room that stays empty: a filling is the better the less it loses.
 
-/// Resources that are looked at; who asks for others is not packed this way.
-pub(crate) const LEAD: usize = 4;
+use super::vector::{LEAD, Lead, lead_fits};
+
 /// Pods in one filling.
 const MAX_PODS: usize = 32;
 /// Pods are exchanged two by two in fillings of no more than this.
@@ -15,7 +15,7 @@ const MAX_EXCHANGED: u32 = 20;
 pub(crate) struct Offer {
     /// Who it is, for the caller.
     pub(crate) name: u32,
-    pub(crate) requests: [i64; LEAD],
+    pub(crate) requests: Lead,
     pub(crate) value: f64,
     /// What it is worth less than the room it takes.
     pub(crate) loss: f64,
@@ -25,7 +25,7 @@ pub(crate) struct Offer {
 
 #[derive(Clone, Copy, Debug)]
 struct Beginning {
-    left: [i64; LEAD],
+    left: Lead,
     value: f64,
     loss: f64,
     /// The one it goes on from, and the pod that was added.
@@ -39,7 +39,7 @@ struct Beginning {
 /// exchanges were looked at. `width` beginnings are kept.
 pub(crate) fn fill(
     mut offers: Vec<Offer>,
-    room: [i64; LEAD],
+    room: Lead,
     prices: [f64; LEAD],
     width: usize,
 ) -> (Vec<(u32, u32, f64)>, u32) {
@@ -63,7 +63,7 @@ pub(crate) fn fill(
 }
 
 /// What room is worth.
-fn worth(prices: &[f64; LEAD], room: &[i64; LEAD]) -> f64 {
+fn worth(prices: &[f64; LEAD], room: &Lead) -> f64 {
     let mut worth = 0.0;
     for (price, amount) in prices.iter().zip(room) {
         worth += price * *amount as f64;
@@ -72,7 +72,7 @@ fn worth(prices: &[f64; LEAD], room: &[i64; LEAD]) -> f64 {
 }
 
 /// Pod by pod, those first that lose least; counts by offer.
-fn begin(offers: &[Offer], room: [i64; LEAD], ceiling: f64, width: usize) -> (Vec<u32>, u32) {
+fn begin(offers: &[Offer], room: Lead, ceiling: f64, width: usize) -> (Vec<u32>, u32) {
     let mut all = vec![Beginning {
         left: room,
         value: 0.0,
@@ -96,7 +96,7 @@ fn begin(offers: &[Offer], room: [i64; LEAD], ceiling: f64, width: usize) -> (Ve
                 looked_at += 1;
                 let same = from.run > 0 && from.offer as usize == index;
                 let run = if same { from.run + 1 } else { 1 };
-                if run <= offer.most && fits(&offer.requests, &from.left) {
+                if run <= offer.most && lead_fits(&offer.requests, &from.left) {
                     next.push(from.with(parent, index, offer, run));
                 }
             }
@@ -146,7 +146,7 @@ impl Beginning {
 /// Two pods that may take the place of two others; or one, if there is no second.
 #[derive(Clone, Copy, Debug)]
 struct Pair {
-    requests: [i64; LEAD],
+    requests: Lead,
     value: f64,
     first: u32,
     second: u32,
@@ -202,7 +202,7 @@ impl<'a> Exchange<'a> {
     }
 
     /// Exchanges until nothing is gained; `counts` are pods by offer.
-    fn improve(&mut self, counts: &mut [u32], mut left: [i64; LEAD]) {
+    fn improve(&mut self, counts: &mut [u32], mut left: Lead) {
         while let Some((_, out, into)) = self.best(counts, &left) {
             for name in [out.first, out.second] {
                 if name != NOBODY {
@@ -221,7 +221,7 @@ impl<'a> Exchange<'a> {
     }
 
     /// The exchange that gains most.
-    fn best(&mut self, counts: &[u32], left: &[i64; LEAD]) -> Option<(f64, Pair, Pair)> {
+    fn best(&mut self, counts: &[u32], left: &Lead) -> Option<(f64, Pair, Pair)> {
         let mut best: Option<(f64, Pair, Pair)> = None;
         let present: Vec<u32> = (0..counts.len() as u32)
             .filter(|name| counts[*name as usize] > 0)
@@ -246,7 +246,7 @@ impl<'a> Exchange<'a> {
                         *sum += need;
                     }
                 }
-                let room: [i64; LEAD] = std::array::from_fn(|at| left[at] + out.requests[at]);
+                let room: Lead = std::array::from_fn(|at| left[at] + out.requests[at]);
                 let most = worth(&self.prices, &room);
                 let start = self.pairs.partition_point(|pair| pair.value > most);
                 for into in &self.pairs[start..] {
@@ -255,7 +255,7 @@ impl<'a> Exchange<'a> {
                         break;
                     }
                     self.looked_at += 1;
-                    if fits(&into.requests, &room) && self.allowed(counts, &out, into) {
+                    if lead_fits(&into.requests, &room) && self.allowed(counts, &out, into) {
                         best = Some((gain, out, *into));
                         break;
                     }
@@ -274,14 +274,6 @@ impl<'a> Exchange<'a> {
             counts[*name as usize] + into.count(*name) - out.count(*name) <= offer.most
         })
     }
-}
-
-fn fits(need: &[i64; LEAD], room: &[i64; LEAD]) -> bool {
-    let mut sign = 0;
-    for (have, need) in room.iter().zip(need) {
-        sign |= have - need;
-    }
-    sign >= 0
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use super::beam::{self, Offer};
 use super::bins::Context;
 use super::caps::{self, HostCaps};
 use super::simplex;
-use super::vector::{Vector, WIDTH};
+use super::vector::{LEAD, Vector, WIDTH};
 
 /// A lot on offer for one machine: lot, position, value, and the most that may be taken.
 type Item = (u32, usize, f64, u32);
@@ -168,7 +168,7 @@ impl<'a, 'p> Filler<'a, 'p> {
     /// Goes on from a few of the beginnings that lose least, and exchanges pods in the best filling found. False if that
     /// cannot be done.
     fn narrow(&mut self, width: usize) -> bool {
-        let wide = self.context.compiled.table.width() > beam::LEAD;
+        let wide = self.context.compiled.table.width() > LEAD;
         let alone = |item: &Item| self.context.level(item.0).caps.is_empty();
         if wide || !self.items.iter().all(alone) {
             return false;

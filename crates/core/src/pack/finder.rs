@@ -1,11 +1,6 @@
 //! The first open machine with enough room, without asking all of them.
 
-use super::vector::Vector;
-
-/// Resources that are compared; who has room in these is asked about the others.
-const LEAD: usize = 4;
-
-type Room = [i64; LEAD];
+use super::vector::{LEAD, Lead, Vector, lead_fits};
 
 /// A tree over machines in order of opening: each inner place knows the most that any machine below it has free of
 /// each resource.
@@ -15,10 +10,10 @@ pub(crate) struct Finder {
     size: usize,
     count: usize,
     /// The root at one, the children of `n` at `2n` and `2n + 1`.
-    most: Vec<Room>,
+    most: Vec<Lead>,
 }
 
-const NONE: Room = [-1; LEAD];
+const NONE: Lead = [-1; LEAD];
 
 impl Finder {
     /// Adds a machine after those that are there.
@@ -60,7 +55,7 @@ impl Finder {
         need_of.copy_from_slice(&need.0[..LEAD]);
         let mut at = self.size + start;
         loop {
-            if holds(&self.most[at], &need_of) {
+            if lead_fits(&need_of, &self.most[at]) {
                 if at >= self.size {
                     return Some(at - self.size);
                 }
@@ -79,20 +74,12 @@ impl Finder {
     }
 }
 
-fn larger(a: &Room, b: &Room) -> Room {
+fn larger(a: &Lead, b: &Lead) -> Lead {
     let mut larger = *a;
     for (mine, other) in larger.iter_mut().zip(b) {
         *mine = (*mine).max(*other);
     }
     larger
-}
-
-fn holds(room: &Room, need: &Room) -> bool {
-    let mut sign = 0;
-    for (have, need) in room.iter().zip(need) {
-        sign |= have - need;
-    }
-    sign >= 0
 }
 
 #[cfg(test)]

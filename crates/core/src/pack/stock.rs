@@ -4,10 +4,7 @@ use super::appraisal::Appraisal;
 use super::bins::Context;
 use super::caps::{self, HostCaps};
 use super::intern::FixedMap;
-use super::vector::{CPU, MEMORY, PODS, Vector, WIDTH};
-
-/// How many resources an entry carries along.
-const LEAD: usize = 4;
+use super::vector::{CPU, LEAD, Lead, MEMORY, PODS, Vector, WIDTH};
 
 /// Which pods are put into a machine first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +46,7 @@ struct Entry {
     lot: u32,
     /// Its pods keep apart from others on hosts.
     capped: bool,
-    requests: [i64; LEAD],
+    requests: Lead,
     worth: f64,
     /// How much the requests weigh in the choice, by position among the resources that matter.
     weights: [f64; LEAD],

@@ -9,10 +9,23 @@ use crate::resources::{self, Resources};
 pub(crate) const WIDTH: usize = 16;
 
 /// Processor, memory, slots and the first kind of device: what decides most fits.
-const COMMON: usize = 4;
+pub(crate) const LEAD: usize = 4;
+
+/// Amounts of those alone.
+pub(crate) type Lead = [i64; LEAD];
 
 /// No machine has more of anything; keeps sums of a few vectors far from overflow.
 const CEILING: i64 = 1 << 58;
+
+/// Whether `need` fits into `room`, as far as the first few resources go.
+#[inline]
+pub(crate) fn lead_fits(need: &Lead, room: &Lead) -> bool {
+    let mut sign = 0;
+    for (have, need) in room.iter().zip(need) {
+        sign |= have - need;
+    }
+    sign >= 0
+}
 
 /// Amounts by resource index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -26,13 +39,13 @@ impl Vector {
     pub(crate) fn fits(&self, room: &Vector) -> bool {
         // Most that do not fit lack one of the first few.
         let mut sign = 0;
-        for index in 0..COMMON {
+        for index in 0..LEAD {
             sign |= room.0[index] - self.0[index];
         }
         if sign < 0 {
             return false;
         }
-        for index in COMMON..WIDTH {
+        for index in LEAD..WIDTH {
             sign |= room.0[index] - self.0[index];
         }
         sign >= 0
@@ -42,13 +55,13 @@ impl Vector {
     #[inline]
     pub(crate) fn fits_beside(&self, load: &Vector, room: &Vector) -> bool {
         let mut sign = 0;
-        for index in 0..COMMON {
+        for index in 0..LEAD {
             sign |= room.0[index] - load.0[index] - self.0[index];
         }
         if sign < 0 {
             return false;
         }
-        for index in COMMON..WIDTH {
+        for index in LEAD..WIDTH {
             sign |= room.0[index] - load.0[index] - self.0[index];
         }
         sign >= 0

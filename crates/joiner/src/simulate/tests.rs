@@ -12,9 +12,9 @@ use super::report::Outcome;
 use super::world::Run;
 use crate::args::FaultKind;
 
-/// The first world of some in which a promise is seen to be broken. The same sabotage may break another one first.
-fn caught(seeds: std::ops::Range<u64>, run: &Run, promise: Invariant) -> Outcome {
-    let found = seeds
+/// The first world of some that goes wrong.
+fn first_wrong(seeds: std::ops::Range<u64>, run: &Run) -> Outcome {
+    let wrong = seeds
         .map(|seed| {
             let run = Run {
                 seed,
@@ -22,13 +22,12 @@ fn caught(seeds: std::ops::Range<u64>, run: &Run, promise: Invariant) -> Outcome
             };
             run.play().unwrap()
         })
-        .find(|outcome| {
-            outcome
-                .violations
-                .iter()
-                .any(|one| one.invariant == promise)
-        });
-    found.unwrap_or_else(|| panic!("no world is caught breaking {promise:?}"))
+        .find(|outcome| !outcome.violations.is_empty());
+    wrong.expect("some world goes wrong")
+}
+
+fn found(outcome: &Outcome) -> Vec<Invariant> {
+    outcome.violations.iter().map(|one| one.invariant).collect()
 }
 
 #[test]
@@ -56,7 +55,12 @@ fn a_cloud_that_forgets_its_orders_is_caught_selling_twice() {
         tamper: Some(|options| options.forgets_orders = true),
         ..Run::default()
     };
-    let outcome = caught(0..20, &run, Invariant::OneMachine);
+    let outcome = first_wrong(0..20, &run);
+    assert!(
+        found(&outcome).contains(&Invariant::OneMachine),
+        "{:?}",
+        outcome.violations
+    );
     let violated = &outcome.violations[0];
     assert!(violated.history.iter().any(|line| line.contains("sold")));
 }
@@ -110,14 +114,22 @@ fn remove_all(problem: &Problem, _: Plan) -> Plan {
 }
 
 #[test]
-#[ignore = "open: nothing is caught; whether the engine holds such a plan back or the auditor does not see it is not known"]
+#[ignore = "open: nothing is caught in ten worlds; whether the engine holds such a plan back or the auditor does not see it is not known"]
 fn decisions_that_overdraw_the_disruption_budgets_are_caught() {
-    let run = tampered(|_, plan| plan, remove_all);
-    caught(0..10, &run, Invariant::Budgets);
+    let outcome = first_wrong(0..10, &tampered(|_, plan| plan, remove_all));
+    assert!(
+        found(&outcome).contains(&Invariant::Budgets),
+        "{:?}",
+        outcome.violations
+    );
 }
 
 #[test]
 fn decisions_that_buy_nothing_are_caught_leaving_pods_waiting() {
-    let run = tampered(|_, _| Plan::default(), |_, plan| plan);
-    caught(0..10, &run, Invariant::PodsRun);
+    let outcome = first_wrong(0..10, &tampered(|_, _| Plan::default(), |_, plan| plan));
+    assert!(
+        found(&outcome).contains(&Invariant::PodsRun),
+        "{:?}",
+        outcome.violations
+    );
 }
