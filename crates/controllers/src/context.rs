@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use joiner_core::name::Name;
 use joiner_core::plan::Plan;
 use joiner_core::problem::{Problem, Settings as CoreSettings};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, RwLock};
 
 use crate::backoff::Backoffs;
 use crate::classes::Classes;
@@ -159,8 +159,8 @@ pub struct Context {
     pub decide: Arc<dyn Decide>,
     /// Held from looking at limits until the machine objects are written, so that limits are exact.
     pub purchasing: Mutex<()>,
-    /// Held while the scheduler is told who goes to a node, until that node takes pods.
-    pub opening: Mutex<()>,
+    /// Read while the scheduler is told who goes to a node; written while that node opens to pods.
+    pub opening: RwLock<()>,
     /// Names for machines.
     pub names: Names,
     /// Machines that want attention.

@@ -19,6 +19,7 @@ mod past;
 mod progress;
 mod reasons;
 mod taint;
+mod wave;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,6 +37,7 @@ pub(crate) use drift::run as run_drift;
 pub(crate) use past::Past;
 
 use self::reasons::Reasons;
+use self::wave::Wave;
 use crate::clients::WriteError;
 use crate::clock;
 use crate::context::{Context, Decide, Mode};
@@ -55,8 +57,7 @@ pub(crate) async fn run(context: Arc<Context>, changed: Arc<Notify>) {
     let mut dirty = true;
     let mut earliest = Instant::now();
     let mut due = Instant::now();
-    let mut reasons = Reasons::default();
-    let mut rest = Thought::default();
+    let mut mind = Mind::default();
     loop {
         tokio::select! {
             biased;
@@ -71,14 +72,14 @@ pub(crate) async fn run(context: Arc<Context>, changed: Arc<Notify>) {
         }
         progress::progress(&context).await;
         expire(&context).await;
-        reasons.speak(&context);
+        mind.reasons.speak(&context);
         let now = Instant::now();
         let wanted = (dirty && now >= earliest) || now >= due;
         if !wanted || context.settings.paused {
             continue;
         }
         dirty = false;
-        let looked = look(&context, &mut reasons, &mut rest).await;
+        let looked = look(&context, &mut mind).await;
         let took = now.elapsed();
         earliest = Instant::now() + (took * SHARE).max(context.settings.disruption_pause);
         let soonest = looked.map(|at| clock::until(context.now(), at).max(PROGRESS));
@@ -115,14 +116,26 @@ async fn expire(context: &Context) {
     }
 }
 
+/// What is remembered from one look to the next.
+#[derive(Default)]
+struct Mind {
+    /// What users were told.
+    reasons: Reasons,
+    /// A cluster in which nothing was to be done.
+    rest: Thought,
+    /// The change that is under way.
+    wave: Wave,
+}
+
 /// The problem as it stands, and the machines behind its nodes.
-fn snapshot(context: &Context) -> (Problem, BTreeMap<Name, Key>) {
+fn snapshot(context: &Context, wave: &mut Wave) -> (Problem, BTreeMap<Name, Key>) {
     let now = context.now();
     let world = context.view.read();
     let terms = crate::terms::terms(context, &world, now);
     let mut snapshot = world.problem(&terms, now);
     guard::only_canaries(&world, &mut snapshot.problem, &snapshot.machines);
     guard::let_settle(context.settings.settle, &mut snapshot.problem);
+    wave.wait_out(context.settings.settle, &mut snapshot.problem);
     (snapshot.problem, snapshot.machines)
 }
 
@@ -150,24 +163,24 @@ fn next_change(plan: &Plan) -> Option<Timestamp> {
     plan.kept.iter().filter_map(|kept| kept.until).min()
 }
 
-/// Decides and begins. Says when time alone will change something. A cluster in which nothing was to be done, `rest`, is
-/// not thought about again while it stays the same.
-async fn look(context: &Context, reasons: &mut Reasons, rest: &mut Thought) -> Option<Timestamp> {
-    let (problem, machines) = snapshot(context);
+/// Decides and begins. Says when time alone will change something. A cluster in which nothing was to be done is not
+/// thought about again while it stays the same.
+async fn look(context: &Context, mind: &mut Mind) -> Option<Timestamp> {
+    let (problem, machines) = snapshot(context, &mut mind.wave);
     if machines.is_empty() {
         return None;
     }
-    if let Some(plan) = rest.recall(&problem) {
+    if let Some(plan) = mind.rest.recall(&problem) {
         return next_change(plan);
     }
     let (problem, plan) = decide(context, problem).await?;
     measure::measure(context, &problem, &plan);
-    reasons.learn(context, &plan, &machines);
-    reasons.speak(context);
+    mind.reasons.learn(context, &plan, &machines);
+    mind.reasons.speak(context);
     let next = next_change(&plan);
     if plan.removals.is_empty() {
         let period = clock::after(context.now(), context.settings.disruption_period);
-        rest.keep(
+        mind.rest.keep(
             problem,
             plan,
             Some(next.map_or(period, |at| at.min(period))),
@@ -177,7 +190,9 @@ async fn look(context: &Context, reasons: &mut Reasons, rest: &mut Thought) -> O
     if !context.may_act() {
         return next;
     }
-    let Some((problem, plan, machines)) = validate(context, problem, plan, machines).await else {
+    let Some((problem, plan, machines)) =
+        validate(context, &mut mind.wave, problem, plan, machines).await
+    else {
         return Some(context.now());
     };
     let begun = begin::all(context, &problem, &plan, &machines).await;
@@ -188,11 +203,12 @@ async fn look(context: &Context, reasons: &mut Reasons, rest: &mut Thought) -> O
 /// decisions say counts.
 async fn validate(
     context: &Context,
+    wave: &mut Wave,
     decided: Problem,
     plan: Plan,
     machines: BTreeMap<Name, Key>,
 ) -> Option<(Problem, Plan, BTreeMap<Name, Key>)> {
-    let (mut fresh, present) = snapshot(context);
+    let (mut fresh, present) = snapshot(context, wave);
     fresh.now = decided.now;
     if fresh == decided {
         return Some((decided, plan, machines));

@@ -108,7 +108,7 @@ impl Engine {
             learned: crate::learn::Learned::default(),
             served: crate::provision::Served::default(),
             purchasing: tokio::sync::Mutex::default(),
-            opening: tokio::sync::Mutex::default(),
+            opening: tokio::sync::RwLock::default(),
             queue: crate::lifecycle::queue::Queue::default(),
             tasks: tasks.clone(),
             view,

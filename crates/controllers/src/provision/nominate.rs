@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
-use tokio::sync::MutexGuard;
+use tokio::sync::RwLockWriteGuard;
 use tracing::{debug, warn};
 
 use crate::clients::WriteError;
@@ -20,22 +20,24 @@ use crate::context::Context;
 use crate::record::Key;
 use crate::view::pods::{NOMINATOR, PodKey};
 
-/// How many pods are told at once.
-const WRITES: usize = 50;
+/// How many pods of one machine are told at once.
+const WRITES: usize = 20;
 
-/// Tells the scheduler, just before a machine's node takes pods, which ones it is for. As long as the caller holds what
-/// this returns, no other node is opened: the scheduler would try pods that were told already on the wrong node, and
-/// forget what they were told.
+/// Tells the scheduler, just before a machine's node takes pods, which ones it is for.
+///
+/// Nodes that are ready together are told of together, and open together: while some take pods already, the scheduler
+/// would try those of the others on the wrong node, and forget what they were told. So nobody is told anything while
+/// nodes open, which is as long as the caller holds what this returns, and none opens while others are told of.
 pub(crate) async fn nominate<'c>(
     context: &'c Context,
     machine: &Key,
     node: &Name,
-) -> Option<MutexGuard<'c, ()>> {
+) -> Option<RwLockWriteGuard<'c, ()>> {
     let pods = context.served.tell(machine);
     if pods.is_empty() {
         return None;
     }
-    let turn = context.opening.lock().await;
+    let telling = context.opening.read().await;
     let waiting: Vec<(Name, PodKey)> = {
         let world = context.view.read();
         let waits = |(uid, key): &(Name, PodKey)| {
@@ -46,7 +48,8 @@ pub(crate) async fn nominate<'c>(
     };
     debug!(%machine, %node, pods = waiting.len(), "the scheduler is told who goes there");
     write(context, waiting, &json!(node)).await;
-    Some(turn)
+    drop(telling);
+    Some(context.opening.write().await)
 }
 
 /// Takes back what did not come true.

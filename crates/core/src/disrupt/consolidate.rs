@@ -1,8 +1,8 @@
 //! To save money: many nodes make way for fewer, cheaper or no machines, over the whole cluster at once.
 //!
 //! Every candidate is weighed: its price against what its pods would cost if everything were packed anew. Nodes in
-//! order of that ratio are taken away, some or all of them, and the shape of the cluster that costs least wins; among
-//! shapes that cost nearly the same, the one that moves the fewest pods.
+//! order of that ratio are taken away, some or all of them, and the shape of the cluster that costs least wins, what
+//! moving pods costs included.
 
 use std::collections::BTreeSet;
 
@@ -18,8 +18,10 @@ mod verify;
 
 /// Shares of the candidates that are tried, in thousandths.
 const SHARES: [usize; 9] = [1000, 900, 750, 600, 450, 300, 180, 80, 20];
-/// Of the largest saving, this share may be left for fewer moves, in thousandths.
-const SPARE: i64 = 10;
+/// What moving a pod costs, in percent of what pods cost in the mean: for less than that nobody is disturbed.
+const MOVING: u32 = 3;
+/// Nodes that are put back to see whether fewer moves do as well.
+const MAX_RETURNS: usize = 6;
 /// Two trials in a row that cost so much more than the best, in percent, end the search.
 const WORSE: u32 = 3;
 /// So much more ends it at once: what lies between is not better than the best either.
@@ -52,11 +54,13 @@ pub(super) fn choose(
     let all = appraise(trials, candidates, &eligible, &forced);
     eligible.retain(|index| candidates[*index].elsewhere.is_some());
     let taken = within_budgets(trials, candidates, budgets, pods, eligible);
+    let moved = i64::try_from(all.moved).unwrap_or(i64::MAX).max(1);
     let search = Search {
         trials,
         candidates,
         forced: &forced,
         all: &all,
+        mean: Money::from_nanos(all.plan.cost.nanos() / moved),
     };
     let found = search.best(&taken);
     let chosen = found
@@ -126,10 +130,18 @@ fn within_budgets(
             Err((because, until)) => candidate.standing = Standing::Held { because, until },
         }
     }
+    // As much by what its pods cost elsewhere as by how many they are: of two that gain the same, the one that disturbs
+    // fewer goes first.
+    let worth = |candidate: &Candidate| candidate.elsewhere.unwrap_or_default().dollars();
+    let all = taken.iter().map(|index| &candidates[*index]);
+    let (worths, pods) = all.fold((0.0, 0.0), |(worths, pods), one| {
+        (worths + worth(one), pods + f64::from(one.pods))
+    });
+    let mean = worths / f64::max(pods, 1.0);
     let ratio = |index: &usize| {
         let candidate = &candidates[*index];
-        let worth = candidate.elsewhere.unwrap_or_default().dollars();
-        price(trials, candidate).dollars() / worth.max(1e-9)
+        let burden = worth(candidate) + mean * f64::from(candidate.pods);
+        price(trials, candidate).dollars() / burden.max(1e-9)
     };
     taken.sort_by(|a, b| {
         let order = ratio(b).total_cmp(&ratio(a));
@@ -144,6 +156,8 @@ struct Search<'a, 'c, 'p> {
     forced: &'a Trial,
     /// Everything that could go away, as tried when candidates were appraised.
     all: &'a Trial,
+    /// What a pod costs in the mean.
+    mean: Money,
 }
 
 impl Search<'_, '_, '_> {
@@ -205,18 +219,84 @@ impl Search<'_, '_, '_> {
         }
         self.refine(order, &mut trials);
         trials.retain(|(_, trial)| trial.total < self.forced.total && trial.stranded().is_empty());
-        let Some(least) = trials.iter().map(|(_, trial)| trial.total).min() else {
-            return Vec::new();
-        };
-        let saving = self.forced.total - least;
-        let enough = least + Money::from_nanos(saving.nanos() / 1000 * SPARE);
-        // Of those that save nearly the most, the one that moves the fewest pods; then the others, by cost.
-        trials.sort_by_key(|(length, trial)| {
-            let plenty = trial.total <= enough;
-            let cost = if plenty { Money::ZERO } else { trial.total };
-            (!plenty, cost, trial.moved, *length)
+        trials.sort_by_key(|(length, trial)| (self.burden(trial), *length));
+        let mut ranked: Vec<BTreeSet<u32>> = Vec::new();
+        if let Some((_, best)) = trials.first() {
+            ranked.extend(self.fewer(best));
+        }
+        ranked.extend(trials.into_iter().map(|(_, trial)| trial.removed));
+        ranked
+    }
+
+    /// What a trial comes to, with what it costs to move pods.
+    fn burden(&self, trial: &Trial) -> Money {
+        let moved = i64::try_from(trial.moved).unwrap_or(i64::MAX);
+        trial.total + Money::from_nanos(self.mean.percent(MOVING).nanos().saturating_mul(moved))
+    }
+
+    /// The same with some nodes left where they are, if that is as good: those whose like is bought, then one by one
+    /// those with the most pods.
+    fn fewer(&self, best: &Trial) -> Option<BTreeSet<u32>> {
+        let mut found: Option<Trial> = None;
+        let mut tried = BTreeSet::new();
+        for _ in 0..MAX_RETURNS {
+            let best = found.as_ref().unwrap_or(best);
+            let mut back = self.twins(best);
+            back.retain(|node| tried.insert(*node));
+            if back.is_empty() {
+                back.extend(self.fullest(best, &tried));
+                tried.extend(back.iter().copied());
+            }
+            let mut removed = best.removed.clone();
+            removed.retain(|node| !back.contains(node));
+            if back.is_empty() || removed.len() == self.forced.removed.len() {
+                break;
+            }
+            let trial = self.trials.run(&removed, Buying::Allowed, Care::Rough);
+            if trial.stranded().is_empty() && self.burden(&trial) < self.burden(best) {
+                found = Some(trial);
+            }
+        }
+        found.map(|trial| trial.removed)
+    }
+
+    /// The node with the most pods of those that go and were not tried yet.
+    fn fullest(&self, trial: &Trial, tried: &BTreeSet<u32>) -> Option<u32> {
+        let going = self.candidates.iter().filter(|one| {
+            let going =
+                trial.removed.contains(&one.node) && !self.forced.removed.contains(&one.node);
+            going && !tried.contains(&one.node)
         });
-        trials.into_iter().map(|(_, trial)| trial.removed).collect()
+        going
+            .max_by_key(|one| (one.pods, one.node))
+            .map(|one| one.node)
+    }
+
+    /// Nodes that go although the like is bought.
+    fn twins(&self, trial: &Trial) -> Vec<u32> {
+        let mut bought: Vec<_> = trial
+            .plan
+            .launches
+            .iter()
+            .map(|launch| &launch.purchase)
+            .collect();
+        let mut twins = Vec::new();
+        for node in &trial.removed {
+            if self.forced.removed.contains(node) {
+                continue;
+            }
+            let kept = &self.trials.problem.nodes[*node as usize];
+            let same = bought.iter().position(|one| {
+                one.instance_type == kept.instance_type
+                    && one.capacity_type == kept.capacity_type
+                    && kept.price.is_some_and(|price| price <= one.price)
+            });
+            if let Some(at) = same {
+                bought.swap_remove(at);
+                twins.push(*node);
+            }
+        }
+        twins
     }
 
     fn rough(&self, taken: &[usize]) -> Trial {

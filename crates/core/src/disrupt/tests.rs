@@ -448,13 +448,42 @@ fn balanced_pools_do_not_move_much_for_little() {
     let mut problem = problem();
     on_demand_only(&mut problem);
     problem.catalogs[0].types[1].offerings[0].price = Money::from_dollars(0.19);
-    // Moving twenty pods off an eight-core machine saves two cents; an idle node saves twenty.
+    // Moving twenty pods off an eight-core machine saves two cents.
     node(&mut problem, "crowd", 8, &[200; 19]);
-    node(&mut problem, "calm", 4, &[4000]);
+    node(&mut problem, "calm", 8, &[7500]);
     problem.nodes[0].price = Some(Money::from_dollars(0.21));
     assert_eq!(gone(&decide(&problem)), [("crowd", Underutilized)]);
     problem.pools[0].disruption.policy = ConsolidationPolicy::Balanced;
     assert!(decide(&problem).removals.is_empty());
+}
+
+#[test]
+fn of_two_ways_to_save_the_same_the_one_that_moves_fewer_pods_is_taken() {
+    let mut problem = problem();
+    on_demand_only(&mut problem);
+    node(&mut problem, "crowd", 8, &[200; 18]);
+    node(&mut problem, "calm", 8, &[3600]);
+    let plan = decide(&problem);
+    assert_eq!(gone(&plan), [("calm", Underutilized)]);
+    assert!(plan.launches.is_empty());
+}
+
+#[test]
+fn what_is_bought_again_is_not_taken_away_first() {
+    let mut problem = problem();
+    on_demand_only(&mut problem);
+    // Twelve cores are used of twenty-four: whatever else is bought, one of the three may stay.
+    for index in 0..3 {
+        node(&mut problem, &format!("n{index}"), 8, &[2000, 2000]);
+    }
+    let plan = decide(&problem);
+    assert!(plan.removals.len() < 3, "{:?}", gone(&plan));
+    let types = plan.launches.iter().map(|one| &*one.purchase.instance_type);
+    assert!(
+        !types
+            .clone()
+            .any(|name| name == &*problem.nodes[0].instance_type)
+    );
 }
 
 #[test]
