@@ -28,6 +28,7 @@ mod terminate;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -122,13 +123,8 @@ pub enum Step {
         /// This very one.
         uid: Name,
     },
-    /// Ask a pod to leave.
-    Evict {
-        /// Which.
-        pod: PodKey,
-        /// This very one.
-        uid: Name,
-    },
+    /// Ask pods to leave, each by a request of its own, all at a time: which ones, and that very one of the name.
+    Evict(Vec<(PodKey, Name)>),
     /// Make a pod leave.
     DeletePod {
         /// Which.
@@ -163,6 +159,8 @@ pub struct Observed {
     pub nodes: Vec<Arc<NodeRecord>>,
     /// Pods on its node.
     pub pods: Vec<Arc<PodRecord>>,
+    /// Those of them, by identity, whose new place is a machine that was bought for them.
+    pub pioneers: BTreeSet<Name>,
     /// Volumes that are attached to its node and must not be.
     pub attached: Vec<Name>,
     /// How long its pool lets a node be quiet before it may go to save money; `None` for never.

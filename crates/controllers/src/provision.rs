@@ -22,7 +22,7 @@ use tracing::{info, warn};
 pub(crate) use batch::Batch;
 pub(crate) use nominate::nominate;
 pub(crate) use offers::{choose, offers};
-pub(crate) use served::Served;
+pub(crate) use served::{Ground, Served};
 
 use crate::clients::WriteError;
 use crate::clock;

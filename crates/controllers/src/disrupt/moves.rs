@@ -7,6 +7,7 @@ use joiner_core::plan::{Home, Launch, Plan, PodRef};
 use joiner_core::problem::Problem;
 
 use crate::context::Context;
+use crate::provision::Ground;
 use crate::record::{Key, MachineRecord};
 use crate::view::World;
 use crate::view::pods::PodKey;
@@ -35,7 +36,7 @@ impl Moves {
     pub(super) fn promise(&self, context: &Context, node: &Name) {
         let world = context.view.read();
         for (pod, machine) in self.0.get(node).into_iter().flatten() {
-            context.served.moved(machine, uid(&world, pod));
+            context.served.moved(machine, Ground::Old, uid(&world, pod));
         }
     }
 }
@@ -50,7 +51,7 @@ pub(super) fn promise_new(
     let world = context.view.read();
     let pods = launch.pods.iter().filter_map(|pod| from(problem, pod));
     let pods = pods.filter_map(|(_, pod)| uid(&world, &pod));
-    context.served.moved(&machine.key, pods);
+    context.served.moved(&machine.key, Ground::New, pods);
 }
 
 fn uid(world: &World, pod: &PodKey) -> Option<Name> {

@@ -49,53 +49,67 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Asks a pod to leave.
+    /// Asks pods to leave, all at a time.
     pub(super) async fn evict(
         &mut self,
         machine: &MachineRecord,
-        pod: &PodKey,
-        uid: &Name,
+        pods: Vec<(PodKey, Name)>,
     ) -> Result<(), WriteError> {
         let context = self.context;
-        let api: Api<Pod> = Api::namespaced(context.clients.writes.clone(), &pod.namespace);
-        let parameters = EvictParams {
-            delete_options: Some(exactly(uid)),
-            ..EvictParams::default()
-        };
-        let mut answer = api
-            .evict(&pod.name, &parameters)
-            .await
-            .map(drop)
-            .map_err(WriteError::from);
-        if let Err(WriteError::HeldBack { message, .. }) = &mut answer {
-            *message = name_the_budgets(context, pod, message);
+        let asked = pods
+            .iter()
+            .map(|(pod, uid)| ask(context, machine, pod, uid));
+        let answers = futures::future::join_all(asked).await;
+        let mut done = Ok(());
+        for ((_, uid), answer) in pods.iter().zip(answers) {
+            if answer == Err(WriteError::NotLeader) {
+                done = Err(WriteError::NotLeader);
+            } else {
+                self.memory.evicted(uid, answer, context.now());
+            }
         }
-        let code = match &answer {
-            Ok(()) => "200",
-            Err(WriteError::HeldBack { .. }) => "429",
-            Err(error) => error.kind(),
-        };
-        context.metrics.eviction(code);
-        if answer.is_ok() {
-            debug!(machine = %machine.key, %pod, "evicted");
-            let why = machine
-                .intent()
-                .map_or_else(|| "its node goes".to_owned(), |one| one.cause.to_string());
-            context.metrics.pod_drained(&why);
-            let message = format!("Evicted pod: {why}");
-            context.events_for(&machine.key).say(
-                &pod_ref(pod, uid),
-                Severity::Normal,
-                "Evicted",
-                &message,
-            );
-        }
-        if answer == Err(WriteError::NotLeader) {
-            return Err(WriteError::NotLeader);
-        }
-        self.memory.evicted(uid, answer, context.now());
-        Ok(())
+        done
     }
+}
+
+/// Asks a pod to leave.
+async fn ask(
+    context: &Context,
+    machine: &MachineRecord,
+    pod: &PodKey,
+    uid: &Name,
+) -> Result<(), WriteError> {
+    let api: Api<Pod> = Api::namespaced(context.clients.writes.clone(), &pod.namespace);
+    let parameters = EvictParams {
+        delete_options: Some(exactly(uid)),
+        ..EvictParams::default()
+    };
+    let answer = api.evict(&pod.name, &parameters).await;
+    let mut answer = answer.map(drop).map_err(WriteError::from);
+    if let Err(WriteError::HeldBack { message, .. }) = &mut answer {
+        *message = name_the_budgets(context, pod, message);
+    }
+    let code = match &answer {
+        Ok(()) => "200",
+        Err(WriteError::HeldBack { .. }) => "429",
+        Err(error) => error.kind(),
+    };
+    context.metrics.eviction(code);
+    if answer.is_ok() {
+        debug!(machine = %machine.key, %pod, "evicted");
+        let why = machine
+            .intent()
+            .map_or_else(|| "its node goes".to_owned(), |one| one.cause.to_string());
+        context.metrics.pod_drained(&why);
+        let message = format!("Evicted pod: {why}");
+        context.events_for(&machine.key).say(
+            &pod_ref(pod, uid),
+            Severity::Normal,
+            "Evicted",
+            &message,
+        );
+    }
+    answer
 }
 
 fn pod_ref(pod: &PodKey, uid: &str) -> ObjectRef {

@@ -156,8 +156,9 @@ fn arrived(
         return Step::Wait(Wake::At(at));
     }
     // Once its node has joined, what the cloud said about a machine that comes is out of date.
-    let poll = match (observed.nodes.is_empty(), observed.memory.asked) {
-        (false, Some(asked)) => Some(clock::after(asked, JOINED)),
+    let poll = match (observed.memory.joined, observed.memory.asked) {
+        (Some(joined), Some(asked)) if joined >= asked => None,
+        (Some(_), Some(asked)) => Some(clock::after(asked, JOINED)),
         _ => observed.memory.next_poll(),
     };
     match poll {

@@ -55,6 +55,8 @@ pub struct Memory {
     pub links: Vec<NodeLink>,
     /// When it was last asked.
     pub asked: Option<Timestamp>,
+    /// When its node was first seen.
+    pub joined: Option<Timestamp>,
     /// Not before then.
     pub retry_at: Option<Timestamp>,
     /// Failures in a row.

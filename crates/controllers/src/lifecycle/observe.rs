@@ -1,5 +1,6 @@
 //! Everything that the next step of a machine depends on, gathered from the view.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -65,6 +66,16 @@ impl Worker<'_> {
         if machine.deleting.is_some() && self.memory.drain_began.is_none() {
             self.memory.drain_began = Some(now);
         }
+        if !nodes.is_empty() {
+            self.memory.joined.get_or_insert(now);
+        }
+        let pioneers = match machine.deleting {
+            Some(_) => self
+                .context
+                .served
+                .pioneers(pods.iter().map(|pod| &pod.uid)),
+            None => BTreeSet::new(),
+        };
         let pool = machine.pool.as_ref().and_then(|pool| world.pool(pool));
         Observed {
             now,
@@ -77,6 +88,7 @@ impl Worker<'_> {
             shows_phases: dialect.shows_phases(),
             nodes,
             pods,
+            pioneers,
             attached,
             within_limits: machine.tried() == 0 || within_limits(&world, machine),
             memory: self.memory.clone(),

@@ -55,7 +55,7 @@ impl Worker<'_> {
                 self.context.view.note_node(lower_node(node));
                 Ok(())
             }
-            Step::Evict { pod, uid } => self.evict(machine, &pod, &uid).await,
+            Step::Evict(pods) => self.evict(machine, pods).await,
             Step::DeletePod {
                 pod,
                 uid,

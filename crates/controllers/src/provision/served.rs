@@ -40,8 +40,24 @@ impl Sale {
 struct State {
     /// Machines that were bought for pods that still wait.
     sales: BTreeMap<Key, Sale>,
-    /// Machines that pods of leaving nodes were given room on, by the pods' identity.
-    moves: BTreeMap<Name, Key>,
+    /// Where pods of leaving nodes were given room, by the pods' identity.
+    moves: BTreeMap<Name, Move>,
+}
+
+/// Room for a pod that has to leave its node.
+#[derive(Clone, Debug)]
+struct Move {
+    machine: Key,
+    ground: Ground,
+}
+
+/// What a pod that leaves finds where it goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ground {
+    /// A machine that was there before.
+    Old,
+    /// A machine that was bought for it.
+    New,
 }
 
 /// Pods that are on their way to a machine.
@@ -81,9 +97,26 @@ impl Served {
     }
 
     /// Pods of nodes that leave have room on a machine.
-    pub(crate) fn moved(&self, machine: &Key, pods: impl IntoIterator<Item = Name>) {
-        let moves = pods.into_iter().map(|pod| (pod, machine.clone()));
+    pub(crate) fn moved(
+        &self,
+        machine: &Key,
+        ground: Ground,
+        pods: impl IntoIterator<Item = Name>,
+    ) {
+        let machine = machine.clone();
+        let place = Move { machine, ground };
+        let moves = pods.into_iter().map(|pod| (pod, place.clone()));
         self.state().moves.extend(moves);
+    }
+
+    /// Those of these pods that leave for machines that were bought for them.
+    pub(crate) fn pioneers<'a>(&self, pods: impl Iterator<Item = &'a Name>) -> BTreeSet<Name> {
+        let state = self.state();
+        let new = |pod: &&Name| {
+            let place = state.moves.get(*pod);
+            place.is_some_and(|place| place.ground == Ground::New)
+        };
+        pods.filter(new).cloned().collect()
     }
 
     /// A machine has changed. Whether its pods can go there from now on.
@@ -108,7 +141,10 @@ impl Served {
     /// The machine that each pod is about to go to, by the pod's identity.
     pub(crate) fn promises(&self, now: Timestamp) -> BTreeMap<Name, Key> {
         let state = self.state();
-        let mut promises = state.moves.clone();
+        let moves = state.moves.iter();
+        let mut promises: BTreeMap<Name, Key> = moves
+            .map(|(pod, place)| (pod.clone(), place.machine.clone()))
+            .collect();
         for (machine, sale) in state.sales.iter().filter(|(_, sale)| !sale.late(now)) {
             let pods = sale.pods.keys();
             promises.extend(pods.map(|pod| (pod.clone(), machine.clone())));
@@ -244,7 +280,7 @@ mod tests {
     #[test]
     fn a_pod_that_has_yet_to_leave_keeps_its_room_as_long_as_that_takes() {
         let served = Served::default();
-        served.moved(&key("m"), ["a".into(), "b".into()]);
+        served.moved(&key("m"), Ground::Old, ["a".into(), "b".into()]);
         assert_eq!(misses(&served, &[], &["a"], 100_000), 0);
         assert_eq!(served.promises(at(100_000)).len(), 1);
     }

@@ -19,7 +19,7 @@ mod verify;
 /// Shares of the candidates that are tried, in thousandths.
 const SHARES: [usize; 9] = [1000, 900, 750, 600, 450, 300, 180, 80, 20];
 /// What moving a pod costs, in percent of what pods cost in the mean: for less than that nobody is disturbed.
-const MOVING: u32 = 3;
+const MOVING: u32 = 5;
 /// Nodes that are put back to see whether fewer moves do as well.
 const MAX_RETURNS: usize = 6;
 /// Two trials in a row that cost so much more than the best, in percent, end the search.

@@ -216,6 +216,10 @@ impl Toy {
             let free = node.owners.is_empty() || node.owners.contains(&machine.uid.0);
             machine.registered() || (free && links.iter().any(|link| node.is(link)))
         });
+        let nodes: Vec<_> = nodes.cloned().map(Arc::new).collect();
+        if !nodes.is_empty() {
+            self.memory.joined.get_or_insert(self.now);
+        }
         Observed {
             now: self.now,
             timeouts: self.provider.then(Timeouts::default),
@@ -226,8 +230,9 @@ impl Toy {
             },
             node_labels: Labels::new(),
             shows_phases: self.shows_phases,
-            nodes: nodes.cloned().map(Arc::new).collect(),
+            nodes,
             pods: self.pods.iter().cloned().map(Arc::new).collect(),
+            pioneers: std::collections::BTreeSet::new(),
             attached: self.attached.clone(),
             consolidate_after: self.consolidate_after,
             last_pod_event: self.last_pod_event,
@@ -357,19 +362,21 @@ impl Toy {
                 self.node.as_mut().unwrap().deleting = true;
                 self.settle_node();
             }
-            Step::Evict { pod, uid } => {
-                self.log.push(format!("evict {pod}"));
-                let answer = if let Some(said) = &self.held_back {
-                    Err(WriteError::HeldBack {
-                        message: said.clone(),
-                        retry_after: None,
-                    })
-                } else {
-                    self.pods.retain(|one| one.uid != uid);
-                    Ok(())
-                };
-                if heard {
-                    self.memory.evicted(&uid, answer, now);
+            Step::Evict(pods) => {
+                for (pod, uid) in pods {
+                    self.log.push(format!("evict {pod}"));
+                    let answer = if let Some(said) = &self.held_back {
+                        Err(WriteError::HeldBack {
+                            message: said.clone(),
+                            retry_after: None,
+                        })
+                    } else {
+                        self.pods.retain(|one| one.uid != uid);
+                        Ok(())
+                    };
+                    if heard {
+                        self.memory.evicted(&uid, answer, now);
+                    }
                 }
             }
             Step::DeletePod {

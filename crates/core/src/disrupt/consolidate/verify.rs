@@ -10,7 +10,7 @@ use crate::problem::{CapacityType, ConsolidationPolicy, Problem};
 
 /// What saves less than this, in percent of what it replaces, is not worth moving pods for: prices wobble by as much,
 /// and a cluster that is as good as the solver can make it must come to rest.
-const LEAST_GAIN: u32 = 2;
+const LEAST_GAIN: u32 = 5;
 
 /// Types to choose from that make one spot machine worth another.
 ///
