@@ -140,15 +140,21 @@ async fn enter_karpenter(plane: ControlPlane, catalogue: &Path) -> Result<Contes
     furnish(&plane, directory.path(), &crds, &[class, pool]).await?;
     let kubeconfig = plane.kubeconfig().display().to_string();
     let kubelets = TempDir::new()?;
+    let mut arguments = vec![
+        format!("--kubeconfig={kubeconfig}"),
+        "--manage-all-nodes=true".to_owned(),
+        "--node-lease-duration-seconds=40".to_owned(),
+    ];
+    arguments.extend(
+        stages()?
+            .iter()
+            .map(|file| format!("--config={}", file.display())),
+    );
     let kwok = Process::start(
         "kwok",
         kubelets.path(),
         &programs.join(Program::Kwok.file_name()),
-        &[
-            format!("--kubeconfig={kubeconfig}"),
-            "--manage-all-nodes=true".to_owned(),
-            "--node-lease-duration-seconds=40".to_owned(),
-        ],
+        &arguments,
     )?;
     let karpenter = programs.join(Program::KarpenterKwok.file_name());
     let arguments = [
@@ -199,10 +205,34 @@ async fn furnish(plane: &ControlPlane, at: &Path, crds: &str, objects: &[Value])
 
 /// Where Go keeps the sources of Karpenter, at the version that is pinned.
 pub(crate) fn karpenter_sources() -> Result<PathBuf> {
-    let module = Path::new(env!("CARGO_MANIFEST_DIR")).join("controlplane/karpenter");
+    sources("karpenter", "sigs.k8s.io/karpenter")
+}
+
+/// What simulated kubelets do: everything at once, as fast as it goes.
+fn stages() -> Result<Vec<PathBuf>> {
+    let folder = sources("kwok", "sigs.k8s.io/kwok")?.join("kustomize/stage");
+    let mut files = Vec::new();
+    for kind in ["node/fast", "node/heartbeat-with-lease", "pod/fast"] {
+        for entry in fs::read_dir(folder.join(kind))? {
+            let file = entry?.path();
+            let yaml = file.extension().is_some_and(|kind| kind == "yaml");
+            if yaml && !file.ends_with("kustomization.yaml") {
+                files.push(file);
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Where Go keeps the sources of a program of the control plane.
+fn sources(program: &str, module: &str) -> Result<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("controlplane")
+        .join(program);
     let output = Command::new("go")
-        .current_dir(module)
-        .args(["mod", "download", "-json", "sigs.k8s.io/karpenter"])
+        .current_dir(folder)
+        .args(["mod", "download", "-json", module])
         .env("GOWORK", "off")
         .output()
         .context("running go")?;
