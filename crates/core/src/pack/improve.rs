@@ -111,7 +111,8 @@ impl Improver {
             appraisal.bargains.clone_from(&market.bargains);
         }
         // Where fillings of whole machines are known, those are better.
-        let deals = !filled && redeal::is_apt(context);
+        let several = packing.bins.len() >= FEW_MACHINES;
+        let deals = !filled && several && redeal::is_apt(context);
         if deals {
             fluid::refine(context, &counts, &mut appraisal);
         }
