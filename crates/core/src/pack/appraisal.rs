@@ -118,6 +118,12 @@ impl Appraisal {
         }
     }
 
+    /// Whether groups that keep apart have values of their own.
+    pub(crate) fn grouped(&self) -> bool {
+        let of = self.values.of.first();
+        of.is_some_and(|values| values.len() > self.resources.len())
+    }
+
     /// The most that a vector of resources can be worth to any pods.
     pub(crate) fn most(&self, amounts: &Vector) -> f64 {
         let mut sum = 0.0;

@@ -9,17 +9,28 @@ use super::bins::{Bin, Context, Packing};
 use super::caps;
 use super::dice::Dice;
 use super::filler::Filler;
+use super::fluid;
 use super::generate::Market;
 use super::intern::FixedMap;
 use super::ledger::Ledger;
+use super::redeal::{self, Hand};
 use super::sets::NOTHING;
 use super::stock::{Filling, Stock, Taste};
 use super::vector::Vector;
 
-/// Machines taken away in one attempt, at least and at most.
-const MACHINES: std::ops::RangeInclusive<usize> = 2..=10;
-/// No further machine is taken once so many pods are loose.
-const LOOSE_PODS: u32 = 120;
+/// Machines taken away in one attempt, at least.
+const MACHINES: usize = 2;
+/// How much is taken away where machines are bought one by one, and where pods are dealt out to several.
+const BOUGHT: Reach = Reach {
+    machines: 10,
+    pods: 120,
+};
+const DEALT: Reach = Reach {
+    machines: 17,
+    pods: 600,
+};
+/// One in so many attempts buys machines one by one where pods can be dealt out.
+const BUYING: usize = 4;
 /// One in so many machines is taken away whatever it wastes.
 const ANY: usize = 4;
 /// Fillings looked at for one machine, where the best is looked for.
@@ -40,6 +51,15 @@ const TASTES: [Taste; 3] = [Taste::Large, Taste::Mixed, Taste::Even];
 /// How far a score may be bent, as a share of it.
 const BENDING: f64 = 0.3;
 
+/// How much is taken away in one attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Reach {
+    /// Machines at most.
+    machines: usize,
+    /// No further machine is taken once so many pods are loose.
+    pods: u32,
+}
+
 /// A search that goes on from attempt to attempt.
 #[derive(Clone, Debug)]
 pub(crate) struct Improver {
@@ -53,6 +73,8 @@ pub(crate) struct Improver {
     bargains: FixedMap<u32, Vec<u32>>,
     /// Whether the worth of pods comes from fillings of whole machines.
     filled: bool,
+    /// Whether pods can be dealt out to several machines.
+    deals: bool,
     seed: u64,
     attempts: u64,
     /// Attempts since the last one that made the packing cheaper.
@@ -88,12 +110,19 @@ impl Improver {
             appraisal.worth.clone_from(&market.worth);
             appraisal.bargains.clone_from(&market.bargains);
         }
+        // Where fillings of whole machines are known, those are better.
+        let several = packing.bins.len() >= FEW_MACHINES;
+        let deals = !filled && several && redeal::is_apt(context);
+        if deals {
+            fluid::refine(context, &counts, &mut appraisal);
+        }
         let mut improver = Improver {
             stock: Stock::new(counts.len()),
             loose: vec![0; counts.len()],
             waste: Vec::new(),
             bargains: FixedMap::default(),
             filled,
+            deals,
             appraisal,
             seed,
             attempts: 0,
@@ -120,15 +149,22 @@ impl Improver {
         let mut dice = Dice::new(self.seed, self.attempts);
         self.attempts += 1;
         self.fruitless += 1;
-        let chosen = self.choose(context, packing, &mut dice);
+        let several = packing.bins.len() >= FEW_MACHINES;
+        let deals = self.deals && several && dice.below(BUYING) > 0;
+        let reach = if deals { DEALT } else { BOUGHT };
+        let chosen = self.choose(context, packing, &mut dice, reach);
         if chosen.is_empty() {
             return;
         }
         let mut attempt = self.loosen(context, packing, &chosen, dice);
-        if attempt.dice.below(2) == 0 {
-            self.scatter(context, packing, &chosen, &mut attempt);
-        }
-        let done = self.repack(context, &mut attempt);
+        let done = if deals {
+            self.deal(context, packing, &chosen, &mut attempt)
+        } else {
+            if attempt.dice.below(2) == 0 {
+                self.scatter(context, packing, &chosen, &mut attempt);
+            }
+            self.repack(context, &mut attempt)
+        };
         for lot in &attempt.lots {
             self.loose[*lot as usize] = 0;
         }
@@ -158,9 +194,10 @@ impl Improver {
         context: &mut Context<'_, '_>,
         packing: &Packing,
         dice: &mut Dice,
+        reach: Reach,
     ) -> Vec<usize> {
         let count = packing.bins.len();
-        let most = MACHINES.start() + dice.below(MACHINES.end() - MACHINES.start() + 1);
+        let most = MACHINES + dice.below(reach.machines - MACHINES + 1);
         let mut chosen: Vec<usize> = Vec::new();
         let mut pods = 0;
         let mut total = 0.0;
@@ -172,7 +209,7 @@ impl Improver {
             sums.push(total);
         }
         for _ in 0..2 * most {
-            if count == 0 || chosen.len() == most.min(count) || pods > LOOSE_PODS {
+            if count == 0 || chosen.len() == most.min(count) || pods > reach.pods {
                 break;
             }
             let worst = if count <= FEW_MACHINES || dice.below(ANY) == 0 {
@@ -234,6 +271,58 @@ impl Improver {
         attempt
     }
 
+    /// Deals loose pods out to cheaper machines, and buys one by one for those without a place; false if none are
+    /// found, or the purse does not suffice.
+    fn deal(
+        &mut self,
+        context: &mut Context<'_, '_>,
+        packing: &Packing,
+        chosen: &[usize],
+        attempt: &mut Attempt,
+    ) -> bool {
+        let set = context.lots[attempt.lots[0] as usize].set;
+        if self.rank(context, set) == 0 {
+            return false;
+        }
+        let pods = attempt.lots.iter();
+        let pods = pods.map(|lot| (*lot, self.loose[*lot as usize]));
+        let hand = Hand::new(context, &self.appraisal, pods);
+        let chosen_columns = chosen.iter().map(|index| packing.bins[*index].column);
+        let columns: Vec<u32> = chosen_columns.collect();
+        let bargains = &self.bargains[&set];
+        let Some(columns) = hand.propose(context, &mut attempt.dice, &columns, bargains) else {
+            return false;
+        };
+        for filling in hand.deal(context, &self.appraisal, &columns) {
+            let Some(column) = smallest(context, &attempt.ledger, &filling) else {
+                return false;
+            };
+            self.buy(context, attempt, column, filling);
+        }
+        if attempt.lots.iter().any(|lot| self.loose[*lot as usize] > 0) {
+            self.scatter(context, packing, chosen, attempt);
+        }
+        attempt.worth <= attempt.purse as f64 + 1.0 && self.repack(context, attempt)
+    }
+
+    /// Buys a machine for a filling.
+    fn buy(
+        &mut self,
+        context: &Context<'_, '_>,
+        attempt: &mut Attempt,
+        column: u32,
+        filling: Filling,
+    ) {
+        let bought = &context.compiled.columns[column as usize];
+        attempt.ledger.take(&bought.uses);
+        attempt.purse -= bought.cost;
+        attempt.worth -= filling.worth;
+        for (lot, count) in &filling.picks {
+            self.loose[*lot as usize] -= count;
+        }
+        attempt.bought.push((column, filling));
+    }
+
     /// Puts loose pods into room that other machines have free.
     fn scatter(
         &mut self,
@@ -245,9 +334,9 @@ impl Improver {
         let count = packing.bins.len();
         let start = attempt.dice.below(count);
         // Few pods fit anywhere: what decides is looked at first, side by side.
-        let mut waiting: Vec<(u32, Lead)> = attempt
-            .lots
-            .iter()
+        let loose = attempt.lots.iter();
+        let mut waiting: Vec<(u32, Lead)> = loose
+            .filter(|lot| self.loose[**lot as usize] > 0)
             .map(|lot| (*lot, lead(context.requests(*lot))))
             .collect();
         for step in 0..count.min(VISITED) {
@@ -307,18 +396,11 @@ impl Improver {
             let Some((column, filling)) = self.best(context, attempt, leads, bent) else {
                 return false;
             };
-            let bought = &context.compiled.columns[column as usize];
-            attempt.ledger.take(&bought.uses);
-            attempt.purse -= bought.cost;
-            attempt.worth -= filling.worth;
-            for (lot, count) in &filling.picks {
-                self.loose[*lot as usize] -= count;
-            }
-            if !exact {
-                self.stock.sweep(&filling, &self.loose);
+            self.buy(context, attempt, column, filling);
+            if let (false, Some((_, filling))) = (exact, attempt.bought.last()) {
+                self.stock.sweep(filling, &self.loose);
             }
             lots.retain(|lot| self.loose[*lot as usize] > 0);
-            attempt.bought.push((column, filling));
             // Rounding in sums must not end an attempt that would have come out even.
             if attempt.worth > attempt.purse as f64 + 1.0 {
                 return false;

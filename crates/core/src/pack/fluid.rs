@@ -1,0 +1,292 @@
+//! What pods are worth when their shape counts: values so chosen that no machine, filled with pods that could be cut
+//! into parts but keep their shape, holds more than its price.
+//!
+//! Values of resources alone let the processors of a pod go to one machine and its memory to another. Here every
+//! column `k` has prices `u[k]` of its own, at which its whole room costs what it costs, and a pod is worth what it is
+//! charged where it is charged least:
+//!
+//! ```text
+//! worth[pod] = least over columns k that can hold it of  sum over r of  u[k][r] * requests[pod][r]
+//! ```
+//!
+//! Pods on a machine are worth at most what its prices charge them, which is at most its price: the values bound the
+//! cost of every plan. The prices come from a program over fillings with pods of some classes of like shape.
+
+use super::appraisal::Appraisal;
+use super::bins::Context;
+use super::simplex::{self, Tableau};
+
+/// Into about how many classes of like shape pods are sorted.
+const CLASSES: f64 = 48.0;
+/// Columns that fillings are made for, the best bargains.
+const BARGAINS: usize = 48;
+/// Rounds of making fillings.
+const MAX_ROUNDS: usize = 40;
+/// Fillings worth more than their machines by less than this part will do.
+const TOLERANCE: f64 = 2e-4;
+
+/// Puts closer values in the place of those of an appraisal, if shape is all that matters.
+pub(crate) fn refine(context: &Context<'_, '_>, left: &[u32], appraisal: &mut Appraisal) {
+    if context.compiled.supply.limited() || appraisal.grouped() {
+        return;
+    }
+    let Some(market) = Market::new(context, left, appraisal) else {
+        return;
+    };
+    let values = market.values();
+    let wares = market.wares.iter();
+    let prices: Vec<Vec<f64>> = wares.map(|ware| market.prices(ware, &values)).collect();
+    for lot in (0..left.len() as u32).filter(|lot| left[*lot as usize] > 0) {
+        if let Some(worth) = market.least(context, appraisal, &prices, lot) {
+            appraisal.worth[lot as usize] = worth;
+        }
+    }
+}
+
+/// A machine as the program sees it.
+struct Ware {
+    column: u32,
+    /// As a share of what all pods are worth by resources alone.
+    price: f64,
+    /// By resource, as a share of what all pods ask for.
+    room: Vec<f64>,
+    /// By class: whether it can hold pods of it.
+    admits: Vec<bool>,
+}
+
+/// Pods of some classes, and machines for them.
+struct Market {
+    /// By class and resource: what its pods ask for, as a share of what all ask for.
+    needs: Vec<Vec<f64>>,
+    wares: Vec<Ware>,
+    /// By resource, what all pods ask for.
+    whole: Vec<f64>,
+    /// What all pods are worth by resources alone.
+    total: f64,
+}
+
+impl Market {
+    fn new(context: &Context<'_, '_>, left: &[u32], appraisal: &Appraisal) -> Option<Self> {
+        let mut whole = vec![0.0; appraisal.resources.len()];
+        let mut total = 0.0;
+        for (lot, count) in left.iter().enumerate() {
+            total += appraisal.worth[lot] * f64::from(*count);
+            for (sum, resource) in whole.iter_mut().zip(&appraisal.resources) {
+                *sum += context.requests(lot as u32).0[*resource] as f64 * f64::from(*count);
+            }
+        }
+        let columns = &context.compiled.columns;
+        let mut bargains = appraisal.bargains.iter();
+        if total <= 0.0 || bargains.any(|(_, column)| columns[*column as usize].cost <= 0) {
+            return None;
+        }
+        let mut market = Market {
+            needs: Vec::new(),
+            wares: Vec::new(),
+            whole,
+            total,
+        };
+        let classes = market.classes(context, left, appraisal);
+        market.needs = classes
+            .iter()
+            .map(|lots| market.need(context, left, appraisal, lots))
+            .collect();
+        for (_, column) in &appraisal.bargains {
+            let bought = &columns[*column as usize];
+            let resources = appraisal.resources.iter().zip(&market.whole);
+            let room = resources.map(|(resource, whole)| bought.room.0[*resource] as f64 / whole);
+            let admits = classes.iter().map(|lots| {
+                // What holds most of a class holds the class.
+                let typical = lots[lots.len() / 2];
+                context.may_use(typical, *column) && context.requests(typical).fits(&bought.room)
+            });
+            market.wares.push(Ware {
+                column: *column,
+                price: bought.cost as f64 / total,
+                room: room.collect(),
+                admits: admits.collect(),
+            });
+        }
+        Some(market)
+    }
+
+    /// Lots of one kind and like shape, the least valuable first.
+    fn classes(
+        &self,
+        context: &Context<'_, '_>,
+        left: &[u32],
+        appraisal: &Appraisal,
+    ) -> Vec<Vec<u32>> {
+        let slope = |lot: u32| {
+            let requests = context.requests(lot);
+            let resources = appraisal.resources.iter().zip(&self.whole);
+            let mut shares =
+                resources.map(|(resource, whole)| requests.0[*resource] as f64 / whole);
+            let (cpu, memory) = (shares.next().unwrap_or(0.0), shares.next().unwrap_or(0.0));
+            let both = cpu + memory;
+            if both > 0.0 { memory / both } else { 0.0 }
+        };
+        let mut order: Vec<(u8, f64, u32)> = (0..left.len() as u32)
+            .filter(|lot| left[*lot as usize] > 0)
+            .map(|lot| (appraisal.kinds[lot as usize], slope(lot), lot))
+            .collect();
+        order.sort_by(|a, b| {
+            (a.0.cmp(&b.0))
+                .then(a.1.total_cmp(&b.1))
+                .then(a.2.cmp(&b.2))
+        });
+        let each = self.total / CLASSES;
+        let mut classes: Vec<Vec<u32>> = Vec::new();
+        let mut last = None;
+        let mut sum = 0.0;
+        for (kind, _, lot) in order {
+            if last != Some(kind) || sum >= each {
+                classes.push(Vec::new());
+                sum = 0.0;
+            }
+            last = Some(kind);
+            sum += appraisal.worth[lot as usize] * f64::from(left[lot as usize]);
+            if let Some(class) = classes.last_mut() {
+                class.push(lot);
+            }
+        }
+        let worth = |lot: u32| appraisal.worth[lot as usize];
+        for class in &mut classes {
+            class.sort_by(|a, b| worth(*a).total_cmp(&worth(*b)).then(a.cmp(b)));
+        }
+        classes
+    }
+
+    fn need(
+        &self,
+        context: &Context<'_, '_>,
+        left: &[u32],
+        appraisal: &Appraisal,
+        lots: &[u32],
+    ) -> Vec<f64> {
+        let mut need = vec![0.0; self.whole.len()];
+        for lot in lots {
+            let requests = context.requests(*lot);
+            let count = f64::from(left[*lot as usize]);
+            let resources = appraisal.resources.iter().zip(&self.whole);
+            for (need, (resource, whole)) in need.iter_mut().zip(resources) {
+                *need += requests.0[*resource] as f64 * count / whole;
+            }
+        }
+        need
+    }
+
+    /// What the pods of each class are worth together.
+    fn values(&self) -> Vec<f64> {
+        let mut tableau = Tableau::new(&vec![1.0; self.needs.len()]);
+        for class in 0..self.needs.len() {
+            if let Some((filling, price)) = self.alone(class) {
+                tableau.add(&filling, price);
+            }
+        }
+        tableau.ascend();
+        let mut values = tableau.solution().point;
+        for _ in 0..MAX_ROUNDS {
+            let mut found = false;
+            for ware in self.wares.iter().take(BARGAINS) {
+                let (filling, _) = self.fill(ware, &values);
+                let mut worth = 0.0;
+                for (amount, value) in filling.iter().zip(&values) {
+                    worth += amount * value;
+                }
+                if worth > ware.price * (1.0 + TOLERANCE) {
+                    tableau.add(&filling, ware.price);
+                    found = true;
+                }
+            }
+            if !found {
+                break;
+            }
+            tableau.descend();
+            values = tableau.solution().point;
+        }
+        values
+    }
+
+    /// The machine that is cheapest for pods of one class alone, as a filling and its price.
+    fn alone(&self, class: usize) -> Option<(Vec<f64>, f64)> {
+        let mut best: Option<(f64, f64)> = None;
+        for ware in self.wares.iter().filter(|ware| ware.admits[class]) {
+            let mut amount = f64::INFINITY;
+            for (need, room) in self.needs[class].iter().zip(&ware.room) {
+                if *need > 0.0 && room / need < amount {
+                    amount = room / need;
+                }
+            }
+            if best.is_none_or(|(other, price)| ware.price * other < price * amount) {
+                best = Some((amount, ware.price));
+            }
+        }
+        let (amount, price) = best?;
+        let mut filling = vec![0.0; self.needs.len()];
+        filling[class] = amount;
+        Some((filling, price))
+    }
+
+    /// The filling of a ware that is worth most, by class, and what one more unit of each resource would be worth.
+    fn fill(&self, ware: &Ware, values: &[f64]) -> (Vec<f64>, Vec<f64>) {
+        let classes = (0..self.needs.len()).filter(|class| ware.admits[*class]);
+        let classes: Vec<usize> = classes.collect();
+        let mut rows = Vec::with_capacity(classes.len() * ware.room.len());
+        for resource in 0..ware.room.len() {
+            rows.extend(classes.iter().map(|class| self.needs[*class][resource]));
+        }
+        let objective: Vec<f64> = classes.iter().map(|class| values[*class]).collect();
+        let found = simplex::maximise(&rows, &ware.room, &objective);
+        let mut filling = vec![0.0; self.needs.len()];
+        for (class, amount) in classes.iter().zip(found.point) {
+            filling[*class] = amount;
+        }
+        (filling, found.worth)
+    }
+
+    /// Prices of the resources of a ware, at which its whole room costs what it costs.
+    fn prices(&self, ware: &Ware, values: &[f64]) -> Vec<f64> {
+        let (_, mut prices) = self.fill(ware, values);
+        let mut charged = 0.0;
+        for (price, room) in prices.iter().zip(&ware.room) {
+            charged += price * room;
+        }
+        if charged <= 0.0 {
+            // Nothing that it holds is worth anything: any prices will do.
+            prices[0] = 1.0;
+            charged = ware.room[0];
+        }
+        for (price, whole) in prices.iter_mut().zip(&self.whole) {
+            *price *= ware.price / charged * self.total / whole;
+        }
+        prices
+    }
+
+    /// What a pod of a lot is charged where it is charged least.
+    fn least(
+        &self,
+        context: &Context<'_, '_>,
+        appraisal: &Appraisal,
+        prices: &[Vec<f64>],
+        lot: u32,
+    ) -> Option<f64> {
+        let requests = context.requests(lot);
+        let columns = &context.compiled.columns;
+        let mut least: Option<f64> = None;
+        for (ware, prices) in self.wares.iter().zip(prices) {
+            let fits = requests.fits(&columns[ware.column as usize].room);
+            if !fits || !context.may_use(lot, ware.column) {
+                continue;
+            }
+            let mut charge = 0.0;
+            for (price, resource) in prices.iter().zip(&appraisal.resources) {
+                charge += price * requests.0[*resource] as f64;
+            }
+            if least.is_none_or(|least| charge < least) {
+                least = Some(charge);
+            }
+        }
+        least
+    }
+}

@@ -1,0 +1,278 @@
+//! Other machines for the pods of a few: some are exchanged for cheaper ones that have the room all the same, and all
+//! pods are dealt out anew, the largest first, each to the machine whose free room keeps its shape best.
+//!
+//! Filling one machine after the other leaves the pods that go badly together for the last. Dealt out to all at once,
+//! they leave a hundredth of the room unused or less, so that what a mixture of machines costs is all that matters.
+
+use super::appraisal::Appraisal;
+use super::bins::Context;
+use super::dice::Dice;
+use super::stock::Filling;
+use super::vector::{LEAD, Lead, lead_fits};
+
+/// Mixtures thought of before one is dealt to.
+const PROPOSALS: usize = 200;
+/// Machines that may go in one exchange.
+const GOING: usize = 6;
+/// Machines that may come, beside the last one.
+const COMING: usize = 4;
+/// So many of the largest pods must fit somewhere for a mixture to be worth a try.
+const LARGEST: usize = 3;
+/// What every resource weighs at least, however little it is worth: none may run out early.
+const LEAST_WEIGHT: f64 = 0.02;
+
+/// A number for each of the leading resources.
+type Amounts = [f64; LEAD];
+
+/// A pod to be dealt out.
+#[derive(Clone, Copy, Debug)]
+struct Card {
+    lot: u32,
+    need: Lead,
+    worth: f64,
+}
+
+/// Pods to be dealt out.
+#[derive(Clone, Debug)]
+pub(crate) struct Hand {
+    /// The most valuable first.
+    cards: Vec<Card>,
+    /// What they ask for together.
+    need: Lead,
+}
+
+/// A machine that is dealt to.
+#[derive(Clone, Debug)]
+struct Player {
+    cost: f64,
+    free: Lead,
+    /// One over its room.
+    scale: Amounts,
+    /// How much of its price each resource is worth.
+    weights: Amounts,
+    imbalance: f64,
+    /// Positions among the cards.
+    cards: Vec<u32>,
+}
+
+/// Whether all pods may use the same machines, and nothing but room of the leading resources decides where they go.
+pub(crate) fn is_apt(context: &Context<'_, '_>) -> bool {
+    let Some(first) = context.lots.first() else {
+        return false;
+    };
+    let free = |lot: u32| {
+        let level = context.level(lot);
+        let beyond = &context.requests(lot).0[LEAD..];
+        level.near.is_empty() && level.caps.is_empty() && beyond.iter().all(|amount| *amount == 0)
+    };
+    let same = context.lots.iter().all(|lot| lot.set == first.set);
+    same && (0..context.lots.len() as u32).all(free)
+}
+
+impl Hand {
+    /// Takes up pods, given as lots and how many of each.
+    pub(crate) fn new(
+        context: &Context<'_, '_>,
+        appraisal: &Appraisal,
+        lots: impl Iterator<Item = (u32, u32)>,
+    ) -> Self {
+        let mut hand = Hand {
+            cards: Vec::new(),
+            need: [0; LEAD],
+        };
+        for (lot, count) in lots {
+            let need: Lead = std::array::from_fn(|at| context.requests(lot).0[at]);
+            for (sum, need) in hand.need.iter_mut().zip(&need) {
+                *sum += need * i64::from(count);
+            }
+            let worth = appraisal.worth[lot as usize];
+            let card = Card { lot, need, worth };
+            let copies = std::iter::repeat_n(card, count as usize);
+            hand.cards.extend(copies);
+        }
+        hand.cards
+            .sort_by(|a, b| b.worth.total_cmp(&a.worth).then(a.lot.cmp(&b.lot)));
+        hand
+    }
+
+    /// Machines that cost less than those that are there, and have the room that all pods together need.
+    pub(crate) fn propose(
+        &self,
+        context: &Context<'_, '_>,
+        dice: &mut Dice,
+        columns: &[u32],
+        bargains: &[u32],
+    ) -> Option<Vec<u32>> {
+        let mut spare = self.need.map(|need| -need);
+        for column in columns {
+            shift(&mut spare, &room(context, *column), 1);
+        }
+        (0..PROPOSALS).find_map(|_| {
+            let mixture = exchanged(context, dice, columns, bargains, spare)?;
+            let mut largest = self.cards.iter().take(LARGEST);
+            let held = |card: &Card| {
+                let mut rooms = mixture.iter().map(|column| room(context, *column));
+                rooms.any(|room| lead_fits(&card.need, &room))
+            };
+            largest.all(held).then_some(mixture)
+        })
+    }
+
+    /// Deals the pods out; returns what each machine got. Some pods may have found no place.
+    pub(crate) fn deal(
+        &self,
+        context: &Context<'_, '_>,
+        appraisal: &Appraisal,
+        columns: &[u32],
+    ) -> Vec<Filling> {
+        let mut players: Vec<Player> = columns
+            .iter()
+            .map(|column| Player::new(context, appraisal, *column))
+            .collect();
+        for (index, card) in self.cards.iter().enumerate() {
+            let mut best: Option<(f64, usize)> = None;
+            for (at, player) in players.iter().enumerate() {
+                if !lead_fits(&card.need, &player.free) {
+                    continue;
+                }
+                let harm = player.harm(&card.need);
+                if best.is_none_or(|(least, _)| harm < least) {
+                    best = Some((harm, at));
+                }
+            }
+            if let Some((_, at)) = best {
+                players[at].take(index as u32, &card.need);
+            }
+        }
+        let filled = players.iter().filter(|player| !player.cards.is_empty());
+        let dealt = filled.map(|player| {
+            let cards = player.cards.iter();
+            let lots = cards.map(|card| self.cards[*card as usize].lot).collect();
+            filling(context, appraisal, lots)
+        });
+        dealt.collect()
+    }
+}
+
+impl Player {
+    fn new(context: &Context<'_, '_>, appraisal: &Appraisal, column: u32) -> Self {
+        let cost = context.compiled.columns[column as usize].cost.max(1) as f64;
+        let free = room(context, column);
+        let mut weights = [0.0; LEAD];
+        let mut total = 0.0;
+        for (position, resource) in appraisal.resources.iter().enumerate() {
+            if *resource < LEAD {
+                let value = appraisal.values.of[0][position] * free[*resource] as f64;
+                weights[*resource] = (value / cost).max(LEAST_WEIGHT);
+                total += weights[*resource];
+            }
+        }
+        Player {
+            cost,
+            free,
+            scale: free.map(|room| if room > 0 { 1.0 / room as f64 } else { 0.0 }),
+            weights: weights.map(|weight| weight / total),
+            imbalance: 0.0,
+            cards: Vec::new(),
+        }
+    }
+
+    /// How far the free room would be out of shape without so much of it.
+    fn without(&self, need: &Lead) -> f64 {
+        let mut shares = [0.0; LEAD];
+        let mut mean = 0.0;
+        for at in 0..LEAD {
+            shares[at] = (self.free[at] - need[at]) as f64 * self.scale[at];
+            mean += shares[at] * self.weights[at];
+        }
+        let mut sum = 0.0;
+        for (share, weight) in shares.iter().zip(&self.weights) {
+            sum += weight * (share - mean) * (share - mean);
+        }
+        // What is out of shape by the same amount is worse where little is left to put it right.
+        sum / (mean + 0.01)
+    }
+
+    /// What it costs to put a pod here: the shape that it spoils.
+    fn harm(&self, need: &Lead) -> f64 {
+        (self.without(need) - self.imbalance) * self.cost
+    }
+
+    fn take(&mut self, card: u32, need: &Lead) {
+        self.imbalance = self.without(need);
+        shift(&mut self.free, need, -1);
+        self.cards.push(card);
+    }
+}
+
+fn room(context: &Context<'_, '_>, column: u32) -> Lead {
+    let room = &context.compiled.columns[column as usize].room;
+    std::array::from_fn(|at| room.0[at])
+}
+
+fn shift(sums: &mut Lead, amounts: &Lead, sign: i64) {
+    for (sum, amount) in sums.iter_mut().zip(amounts) {
+        *sum += sign * amount;
+    }
+}
+
+/// A cheaper mixture with some machines in the place of others, if chance finds one. `spare` is the room that the
+/// present one has too much.
+fn exchanged(
+    context: &Context<'_, '_>,
+    dice: &mut Dice,
+    columns: &[u32],
+    bargains: &[u32],
+    mut spare: Lead,
+) -> Option<Vec<u32>> {
+    let cost = |column: u32| context.compiled.columns[column as usize].cost;
+    let suffices = |spare: &Lead| spare.iter().all(|amount| *amount >= 0);
+    let mut mixture = columns.to_vec();
+    let mut purse = 0;
+    for _ in 0..=dice.below(GOING) {
+        if !mixture.is_empty() {
+            let gone = mixture.swap_remove(dice.below(mixture.len()));
+            purse += cost(gone);
+            shift(&mut spare, &room(context, gone), -1);
+        }
+    }
+    for _ in 0..dice.below(COMING + 1) {
+        if suffices(&spare) || purse <= 0 {
+            break;
+        }
+        let part = dice.unit();
+        let new = bargains[(part * part * bargains.len() as f64) as usize];
+        purse -= cost(new);
+        shift(&mut spare, &room(context, new), 1);
+        mixture.push(new);
+    }
+    if purse > 0 && !suffices(&spare) {
+        // The cheapest one that has all that is missing.
+        let enough = |column: u32| {
+            let mut spare = spare;
+            shift(&mut spare, &room(context, column), 1);
+            suffices(&spare)
+        };
+        let affordable = bargains.iter().filter(|column| cost(**column) < purse);
+        let last = affordable
+            .filter(|column| enough(**column))
+            .min_by_key(|column| cost(**column))?;
+        mixture.push(*last);
+        return Some(mixture);
+    }
+    (purse > 0).then_some(mixture)
+}
+
+fn filling(context: &Context<'_, '_>, appraisal: &Appraisal, mut lots: Vec<u32>) -> Filling {
+    let mut filling = Filling::default();
+    lots.sort_unstable();
+    for lot in lots {
+        filling.load.add(context.requests(lot));
+        filling.worth += appraisal.worth[lot as usize];
+        match filling.picks.last_mut() {
+            Some((last, count)) if *last == lot => *count += 1,
+            _ => filling.picks.push((lot, 1)),
+        }
+    }
+    filling
+}
