@@ -99,6 +99,7 @@ impl Journal {
                 self.write(now, &subject("nodes", name), "its machine booted".into());
                 return;
             }
+            CloudEvent::Announced(id) => (id.to_string(), "its end is announced".to_owned()),
             CloudEvent::Terminating(id) => (id.to_string(), "told to go".to_owned()),
             CloudEvent::Gone { id, taken: true } => {
                 (id.to_string(), "taken back by the cloud".to_owned())

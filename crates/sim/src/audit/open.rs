@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use super::journal::subject;
-use super::ledger::{DISRUPTED, INTENT, Ledger, ended, is_work};
+use super::ledger::{INTENT, Ledger, ended, is_work, keeps_away};
 use super::{AuditOptions, Finding, Invariant, placeable};
 use crate::cluster::fields::Fields as _;
 
@@ -107,11 +107,7 @@ pub(super) fn all(ledger: &Ledger, options: &AuditOptions) -> Vec<Finding> {
         }
     }
     for (name, node) in &ledger.nodes {
-        let tainted = node
-            .items(&["spec", "taints"])
-            .iter()
-            .any(|taint| taint.text(&["key"]) == DISRUPTED);
-        if tainted {
+        if keeps_away(node) {
             found(
                 Invariant::MarksRemoved,
                 format!("node {name} keeps pods away"),
