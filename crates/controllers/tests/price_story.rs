@@ -121,7 +121,11 @@ impl Market {
     fn price(&self, class: &Class) -> u32 {
         let [low, middle, high] = month(class);
         let at = self.walks[&class.name];
-        let spread = if at < 0.0 { middle / low } else { high / middle };
+        let spread = if at < 0.0 {
+            middle / low
+        } else {
+            high / middle
+        };
         let price = middle * spread.powf(at / FIFTH);
         // Certainty costs ten times as much: nobody bids so high.
         let most = f64::from(class.on_demand.unwrap_or(u32::MAX)) * 0.8;

@@ -57,6 +57,7 @@ impl Journal {
             | "jobs.batch"
             | "daemonsets.apps"
             | "poddisruptionbudgets.policy" => String::new(),
+            "events" if commit.asked.is_some() => return self.said(commit),
             _ => return,
         };
         let done = match commit.kind {
@@ -79,6 +80,22 @@ impl Journal {
             return;
         }
         self.write(commit.at, &subject(commit.resource, commit.key), text);
+    }
+
+    /// What Joiner says about an object.
+    fn said(&mut self, commit: &Commit<'_>) {
+        let field = |name| commit.object.text(&["involvedObject", name]);
+        let resource = format!("{}s", field("kind").to_lowercase());
+        let key = match field("namespace") {
+            "" => field("name").to_owned(),
+            namespace => format!("{namespace}/{}", field("name")),
+        };
+        let (reason, message) = (
+            commit.object.text(&["reason"]),
+            commit.object.text(&["message"]),
+        );
+        let text = format!("Joiner says {reason}: {message}");
+        self.write(commit.at, &subject(&resource, &key), text);
     }
 
     pub(super) fn event(&mut self, event: &CloudEvent, now: Timestamp) {
