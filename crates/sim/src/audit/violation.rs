@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 /// How many lines of history a violation carries.
-pub(super) const HISTORY: usize = 400;
+pub(super) const HISTORY: usize = 40;
 
 /// What must hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
