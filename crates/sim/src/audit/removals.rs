@@ -55,8 +55,10 @@ fn disrupted(ledger: &Ledger, claim: &Value) -> bool {
         let node = ledger.nodes.get(claim.text(&["status", "nodeName"]));
         node.is_some_and(|node| keeps_away(node))
     };
+    // karpenter: one whose machine is being stopped, or has been, counts no more.
+    let runs = || ledger.machines_of(claim.uid()).any(|one| !one.stopping);
     cause(claim).is_some()
-        && !claim.condition_true("InstanceTerminating")
+        && runs()
         && (claim.deleting() || claim.annotation(INTENT).is_some() || tainted())
 }
 
