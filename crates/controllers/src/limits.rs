@@ -1,7 +1,8 @@
 //! What a pool has, and whether more would be too much. Everything counts that exists or was asked for.
 
 use joiner_core::money::Money;
-use joiner_core::problem::Limits;
+use joiner_core::name::Name;
+use joiner_core::problem::{Limits, Node, Pool};
 use joiner_core::resources::Resources;
 
 use crate::record::Key;
@@ -62,6 +63,39 @@ pub fn usage(world: &World, pool: &str, except: Option<&Key>) -> Usage {
         usage.add(machine.capacity(), price);
     }
     usage
+}
+
+/// A pool's limits for a plan. Plans do not count nodes that are on their way out, as Karpenter has it; what they have is
+/// paid for until they are gone, so that no more may be bought: it is taken off beforehand.
+pub(crate) fn for_plans(world: &World, pool: &Pool, nodes: &[Node]) -> Limits {
+    let mut limits = pool.limits.clone();
+    let unlimited = limits.nodes.is_none() && limits.cost.is_none();
+    if unlimited && limits.resources.iter().next().is_none() {
+        return limits;
+    }
+    let used = usage(world, &pool.name, None);
+    let mut counted = Usage::default();
+    let present = nodes
+        .iter()
+        .filter(|node| node.pool.as_ref() == Some(&pool.name) && !node.deleting);
+    for node in present {
+        counted.add(&node.capacity, node.price.unwrap_or_default());
+    }
+    let names: Vec<Name> = limits
+        .resources
+        .iter()
+        .map(|(name, _)| name.clone())
+        .collect();
+    for name in names {
+        let hidden = used.resources.get(&name) - counted.resources.get(&name);
+        let left = limits.resources.get(&name).saturating_sub(hidden);
+        limits.resources.set(&name, left);
+    }
+    limits.nodes = limits
+        .nodes
+        .map(|most| most.saturating_sub(used.nodes.saturating_sub(counted.nodes)));
+    limits.cost = limits.cost.map(|most| most + counted.cost - used.cost);
+    limits
 }
 
 #[cfg(test)]

@@ -160,32 +160,23 @@ pub(crate) fn mismatch(context: &Context, pool: &PoolRecord) -> Option<(&'static
     if catalog.types.is_empty() || !catalog.ranges.is_empty() {
         return None;
     }
-    let offers = |wanted: &[Expression]| -> Vec<Money> {
-        let Ok(wanted) = Requirements::parse(wanted) else {
-            return Vec::new();
-        };
-        let kinds = catalog.types.iter();
-        kinds
-            .flat_map(|kind| kind.offerings.iter().map(move |offering| (kind, offering)))
-            .filter(|(kind, offering)| {
-                let has = Requirements::from_labels(&offering_labels(kind, offering, pool));
-                has.compatible(&wanted, |_| false).is_ok()
-            })
-            .map(|(_, offering)| offering.price)
-            .collect()
-    };
     let dialect = context.dialect(&pool.key)?;
     let wanted = &pool.pool.requirements;
-    if let Some(cheapest) = offers(wanted).into_iter().min() {
-        let most = pool.max_price.filter(|most| cheapest > *most)?;
+    let mut offers = offers(&catalog, pool, wanted).peekable();
+    if offers.peek().is_some() {
+        // Without a highest price one offer is as good as all.
+        let most = pool.max_price?;
+        let cheapest = offers.min().filter(|cheapest| *cheapest > most)?;
         let said = format!(
             "the cheapest machine that the pool may buy costs {cheapest} an hour now, and it may cost {most} at most"
         );
         return Some(("AboveMaxPrice", said));
     }
-    let alone = wanted
-        .iter()
-        .find(|one| offers(std::slice::from_ref(one)).is_empty());
+    let alone = wanted.iter().find(|one| {
+        self::offers(&catalog, pool, std::slice::from_ref(one))
+            .next()
+            .is_none()
+    });
     let said = match alone {
         None => "nothing that is for sale meets all requirements of the pool".to_owned(),
         Some(one) => {
@@ -201,6 +192,26 @@ pub(crate) fn mismatch(context: &Context, pool: &PoolRecord) -> Option<(&'static
         }
     };
     Some(("NoMatchingOffering", said))
+}
+
+/// What everything costs that a catalogue has and some requirements allow.
+fn offers<'c>(
+    catalog: &'c Catalog,
+    pool: &'c PoolRecord,
+    wanted: &[Expression],
+) -> impl Iterator<Item = Money> + 'c {
+    let wanted = Requirements::parse(wanted).ok();
+    let all = catalog
+        .types
+        .iter()
+        .flat_map(|kind| kind.offerings.iter().map(move |offering| (kind, offering)));
+    all.filter(move |(kind, offering)| {
+        let has = Requirements::from_labels(&offering_labels(kind, offering, pool));
+        wanted
+            .as_ref()
+            .is_some_and(|wanted| has.compatible(wanted, |_| false).is_ok())
+    })
+    .map(|(_, offering)| offering.price)
 }
 
 /// The values that a label has in a catalogue.

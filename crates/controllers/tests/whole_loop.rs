@@ -5,6 +5,7 @@ mod world;
 use std::time::Duration;
 
 use joiner_controllers::Settings;
+use joiner_sim::api::DeleteOptions;
 use joiner_sim::clouds::sim::{SimCloudOptions, built_in};
 use serde_json::json;
 use world::{World, is_true, pass};
@@ -65,6 +66,50 @@ async fn limits_are_never_exceeded() {
         );
     }
     assert!(world.running("web") >= 6, "{}", world.running("web"));
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_that_is_full_of_nodes_which_cannot_go_leaves_new_pods_to_the_next() {
+    let world = World::start().await;
+    world.pool("first", |pool| {
+        pool["spec"]["weight"] = json!(50);
+        pool["spec"]["limits"] = json!({"nodes": "1"});
+    });
+    world.pool("second", |_| ());
+    world.deployment("held", 2, "900m", |_| ());
+    let budget = json!({
+        "metadata": {"name": "held", "namespace": "default"},
+        "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "held"}}},
+    });
+    world
+        .api()
+        .create("poddisruptionbudgets.policy", "default", budget)
+        .unwrap();
+    world
+        .until("its pods run", |world| world.running("held") == 2)
+        .await;
+    let claims = world.claims();
+    assert_eq!(
+        claims[0]["metadata"]["labels"]["karpenter.sh/nodepool"],
+        "first"
+    );
+    let name = claims[0]["metadata"]["name"].as_str().unwrap();
+    world
+        .api()
+        .delete(
+            "nodeclaims.karpenter.sh",
+            "",
+            name,
+            DeleteOptions::default(),
+        )
+        .unwrap();
+    pass(30).await;
+    world.deployment("more", 2, "900m", |_| ());
+    world
+        .until("new pods run", |world| world.running("more") == 2)
+        .await;
+    assert_eq!(world.running("held"), 2);
     world.stop().await;
 }
 

@@ -183,7 +183,9 @@ impl Auditor {
 
     /// Faults have stopped: tighter bounds from now on.
     pub fn calm(&self, at: Timestamp) {
-        self.lock().phase = Phase::Calm(at);
+        let mut inner = self.lock();
+        inner.phase = Phase::Calm(at);
+        inner.told.calm();
     }
 
     /// Everything has settled: from now on nothing may be written.
@@ -208,6 +210,14 @@ impl Auditor {
         let inner = self.lock();
         let open = open::all(&inner.ledger, &inner.options);
         open.into_iter().map(|finding| finding.message).collect()
+    }
+
+    /// Whether all that has not settled yet is to go and still there.
+    pub fn only_leaving(&self) -> bool {
+        let inner = self.lock();
+        let open = open::all(&inner.ledger, &inner.options);
+        let leaving = [Invariant::DeletionsEnd, Invariant::MarksRemoved];
+        !open.is_empty() && open.iter().all(|one| leaving.contains(&one.invariant))
     }
 
     /// The time to settle is over: whatever is still open is a violation.

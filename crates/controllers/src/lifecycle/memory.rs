@@ -18,6 +18,8 @@ const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins
 ///
 /// karpenter: pkg/controllers/node/termination/terminator/eviction.go
 const EVICT: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(10));
+/// After so many failures in a row that are no answer they are told: a connection that breaks now and then is no news.
+const TOLD: u32 = 3;
 /// How often a cloud is asked about a machine that is on its way.
 pub(super) const POLL: Duration = Duration::from_secs(10);
 
@@ -173,10 +175,16 @@ impl Memory {
                     .min(EVICT.1);
                 entry.refusals += 1;
                 entry.next = clock::after(now, asked.map_or(wait, |asked| asked.min(EVICT.1)));
-                entry.blocked = Some(match error {
-                    WriteError::HeldBack { message, .. } | WriteError::Refused(message) => message,
-                    other => other.to_string(),
-                });
+                match error {
+                    WriteError::HeldBack { message, .. } | WriteError::Refused(message) => {
+                        entry.blocked = Some(message);
+                    }
+                    // Whatever held it back does so still, for all we know.
+                    other if entry.blocked.is_none() && entry.refusals >= TOLD => {
+                        entry.blocked = Some(other.to_string());
+                    }
+                    _ => {}
+                }
             }
         }
     }
@@ -259,6 +267,32 @@ mod tests {
         assert_eq!(memory.refused, Some(0));
         memory.launched(1, Err(ProviderError::Transient("reset".into())), at(1));
         assert!(memory.undecided);
+    }
+
+    #[test]
+    fn a_connection_that_breaks_does_not_change_what_holds_a_pod_back() {
+        let mut memory = Memory::default();
+        let pod: Name = "u".into();
+        let broken = || Err(WriteError::Unknown("connection reset".into()));
+        memory.evicted(&pod, broken(), at(0));
+        assert_eq!(memory.evictions[&pod].blocked, None);
+        let held = WriteError::HeldBack {
+            message: "budget".into(),
+            retry_after: None,
+        };
+        memory.evicted(&pod, Err(held), at(1));
+        for second in 2..9 {
+            memory.evicted(&pod, broken(), at(second));
+        }
+        assert_eq!(memory.evictions[&pod].blocked.as_deref(), Some("budget"));
+        let other: Name = "v".into();
+        for second in 0..3 {
+            memory.evicted(&other, broken(), at(second));
+        }
+        assert_eq!(
+            memory.evictions[&other].blocked.as_deref(),
+            Some("connection reset")
+        );
     }
 
     #[test]

@@ -13,6 +13,7 @@ use joiner_core::taints::Effect;
 use super::World;
 use super::nodes::NodeRecord;
 use super::pods::{DISRUPTED, Owner, PodKey, PodRecord};
+use crate::limits;
 use crate::record::{Key, MachineRecord, annotations, kinds};
 
 /// What a problem depends on beside the view.
@@ -64,6 +65,7 @@ impl World {
                 .get(record.id())
                 .cloned()
                 .unwrap_or_else(|| record.class.catalog());
+            pool.limits = limits::for_plans(self, &pool, &problem.nodes);
             pool.closed = terms.closed.get(record.id()).cloned();
             problem.pools.push(pool);
         }

@@ -76,7 +76,7 @@ impl Books {
                 books.machines.remove(id);
                 books.taken_back += u32::from(*taken);
             }
-            CloudEvent::Booted(_) | CloudEvent::Terminating(_) => return,
+            CloudEvent::Booted(_) | CloudEvent::Announced(_) | CloudEvent::Terminating(_) => return,
         }
         books.rate = books.machines.values().copied().sum();
         books.highest_rate = books.highest_rate.max(books.rate);

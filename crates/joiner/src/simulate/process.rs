@@ -151,12 +151,10 @@ impl Host {
     }
 }
 
-/// The usual lease in a slower rhythm: renewing it is most of what a process at rest does.
+/// The usual lease, renewed less often: that is most of what a process at rest does.
 fn lease(identity: &str) -> LeaseOptions {
     LeaseOptions {
-        duration: Duration::from_secs(24),
-        period: Duration::from_secs(8),
-        margin: Duration::from_secs(4),
+        period: Duration::from_secs(5),
         ..LeaseOptions::new("kube-system", "joiner", identity)
     }
 }

@@ -8,6 +8,9 @@ use serde_json::{Value, json};
 
 use super::scenario::Wish;
 
+const BUDGETS: &str = "poddisruptionbudgets.policy";
+const PROTECTED: &str = "karpenter.sh/do-not-disrupt";
+
 /// Carries a wish out, and says what was done in a line. A wish about something that is not there does nothing.
 pub(crate) fn fulfil(wish: &Wish, cluster: &Cluster, clouds: &[&SimCloud]) -> String {
     let api = cluster.api();
@@ -27,6 +30,10 @@ pub(crate) fn fulfil(wish: &Wish, cluster: &Cluster, clouds: &[&SimCloud]) -> St
             change(&api, "deployments.apps", "default", name, |object| {
                 object["spec"]["template"] = template.clone();
             }),
+        ),
+        Wish::Unprotect(name, template) => (
+            format!("give up the protection of {name}"),
+            unprotect(&api, name, template),
         ),
         Wish::EditPool(name, edit) => (
             format!("edit pool {name}: {edit}"),
@@ -124,6 +131,41 @@ fn mortals(api: &Local, pool: &str) -> Vec<String> {
         let expires = claim["spec"]["expireAfter"].as_str();
         claim["metadata"]["labels"]["karpenter.sh/nodepool"] == pool
             && expires.is_some_and(|after| after != "Never")
+    })
+}
+
+/// Gives up every disruption budget that lets nobody go, and says which these were.
+pub(crate) fn lift_budgets(api: &Local) -> Vec<String> {
+    let closed = names(api, BUDGETS, |budget| {
+        budget["status"]["disruptionsAllowed"].as_i64() == Some(0)
+    });
+    closed
+        .into_iter()
+        .map(|name| {
+            let done = api.delete(BUDGETS, "default", &name, DeleteOptions::default());
+            match done {
+                Ok(()) => format!("give up budget {name}"),
+                Err(refused) => format!("give up budget {name}: {refused}"),
+            }
+        })
+        .collect()
+}
+
+/// A rollout alone may wait for room that the protected pods take: they are let go at once.
+fn unprotect(api: &Local, name: &str, template: &Value) -> Result<(), Status> {
+    change(api, "deployments.apps", "default", name, |object| {
+        object["spec"]["template"] = template.clone();
+    })?;
+    let protected = names(api, "pods", |pod| {
+        pod["metadata"]["labels"]["app"] == name
+            && pod["metadata"]["annotations"][PROTECTED].is_string()
+    });
+    protected.iter().try_for_each(|pod| {
+        change(api, "pods", "default", pod, |object| {
+            if let Some(notes) = object["metadata"]["annotations"].as_object_mut() {
+                notes.remove(PROTECTED);
+            }
+        })
     })
 }
 

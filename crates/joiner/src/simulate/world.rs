@@ -32,6 +32,8 @@ use crate::args::FaultKind;
 const LOOK: Duration = Duration::from_secs(30);
 /// How long everything may take to settle once the storm is over.
 const SETTLE: Duration = Duration::from_mins(100);
+/// How long users look on while their own disruption budgets hold up what is to go.
+const LOOK_ON: Duration = Duration::from_mins(30);
 /// Nothing written for so long is rest: longer than the longest wait of any loop of Joiner.
 const QUIET: Duration = Duration::from_mins(11);
 /// How long rest is watched.
@@ -322,6 +324,7 @@ impl World {
     /// Waits until nothing is open and nothing is written any more.
     async fn settle(&self) {
         let end = Instant::now() + SETTLE;
+        let mut budgets = Some(Instant::now() + LOOK_ON);
         loop {
             tokio::time::sleep(LOOK).await;
             self.look();
@@ -331,6 +334,13 @@ impl World {
             let quiet = self.auditor.quiet_for(self.now()) >= QUIET;
             if quiet && self.auditor.open().is_empty() {
                 return;
+            }
+            // Every pod runs that can, and still some node is not drained: its pods have nowhere else to go.
+            if budgets.is_some_and(|at| Instant::now() >= at) && self.auditor.only_leaving() {
+                budgets = None;
+                for text in user::lift_budgets(&self.cluster.api()) {
+                    self.auditor.note(self.now(), "world", &text);
+                }
             }
             if Instant::now() >= end {
                 self.auditor.must_have_settled(self.now());

@@ -57,6 +57,7 @@ impl Journal {
             | "jobs.batch"
             | "daemonsets.apps"
             | "poddisruptionbudgets.policy" => String::new(),
+            "events" if commit.asked.is_some() => return self.said(commit),
             _ => return,
         };
         let done = match commit.kind {
@@ -81,6 +82,22 @@ impl Journal {
         self.write(commit.at, &subject(commit.resource, commit.key), text);
     }
 
+    /// What Joiner says about an object.
+    fn said(&mut self, commit: &Commit<'_>) {
+        let field = |name| commit.object.text(&["involvedObject", name]);
+        let resource = format!("{}s", field("kind").to_lowercase());
+        let key = match field("namespace") {
+            "" => field("name").to_owned(),
+            namespace => format!("{namespace}/{}", field("name")),
+        };
+        let (reason, message) = (
+            commit.object.text(&["reason"]),
+            commit.object.text(&["message"]),
+        );
+        let text = format!("Joiner says {reason}: {message}");
+        self.write(commit.at, &subject(&resource, &key), text);
+    }
+
     pub(super) fn event(&mut self, event: &CloudEvent, now: Timestamp) {
         let (id, text) = match event {
             CloudEvent::Launched(machine) => {
@@ -99,6 +116,7 @@ impl Journal {
                 self.write(now, &subject("nodes", name), "its machine booted".into());
                 return;
             }
+            CloudEvent::Announced(id) => (id.to_string(), "its end is announced".to_owned()),
             CloudEvent::Terminating(id) => (id.to_string(), "told to go".to_owned()),
             CloudEvent::Gone { id, taken: true } => {
                 (id.to_string(), "taken back by the cloud".to_owned())

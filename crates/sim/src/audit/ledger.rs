@@ -18,7 +18,7 @@ pub(super) const INTENT: &str = "joiner.dev/disruption";
 /// When a drain's time is up.
 pub(super) const DEADLINE: &str = "karpenter.sh/nodeclaim-termination-timestamp";
 /// The taint of a node that is to go.
-pub(super) const DISRUPTED: &str = "karpenter.sh/disrupted";
+const DISRUPTED: &str = "karpenter.sh/disrupted";
 /// Pods and nodes that bear it are left alone.
 pub(super) const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
 /// What the embedded controllers have not taken in yet is at most so old.
@@ -31,6 +31,8 @@ const DECISION: SignedDuration = SignedDuration::from_mins(2);
 pub(super) struct Bought {
     pub(super) machine: Machine,
     pub(super) stopping: bool,
+    /// The cloud has said that it will take it back.
+    pub(super) announced: bool,
 }
 
 #[derive(Debug, Default)]
@@ -108,10 +110,16 @@ impl Ledger {
                 let bought = Bought {
                     machine: machine.as_ref().clone(),
                     stopping: false,
+                    announced: false,
                 };
                 self.machines.insert(machine.id.clone(), bought);
             }
             CloudEvent::Booted(_) => {}
+            CloudEvent::Announced(id) => {
+                if let Some(bought) = self.machines.get_mut(id) {
+                    bought.announced = true;
+                }
+            }
             CloudEvent::Terminating(id) => {
                 if let Some(bought) = self.machines.get_mut(id) {
                     bought.stopping = true;
@@ -232,6 +240,12 @@ fn prune<T>(queue: &mut VecDeque<(Timestamp, T)>, now: Timestamp, age: SignedDur
 /// The pool of a machine object or node.
 pub(super) fn pool_of(object: &Value) -> &str {
     object.label(labels::NODEPOOL).unwrap_or_default()
+}
+
+/// Whether a node that is to go keeps new pods away.
+pub(super) fn keeps_away(node: &Value) -> bool {
+    let taints = node.items(&["spec", "taints"]);
+    taints.iter().any(|taint| taint.text(&["key"]) == DISRUPTED)
 }
 
 /// Whether a disruption budget counts a pod.

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 
 use super::journal::subject;
-use super::ledger::{DISRUPTED, INTENT, Ledger, ended, is_work};
+use super::ledger::{INTENT, Ledger, ended, is_work, keeps_away};
 use super::{AuditOptions, Finding, Invariant, placeable};
 use crate::cluster::fields::Fields as _;
 
@@ -107,11 +108,7 @@ pub(super) fn all(ledger: &Ledger, options: &AuditOptions) -> Vec<Finding> {
         }
     }
     for (name, node) in &ledger.nodes {
-        let tainted = node
-            .items(&["spec", "taints"])
-            .iter()
-            .any(|taint| taint.text(&["key"]) == DISRUPTED);
-        if tainted {
+        if keeps_away(node) {
             found(
                 Invariant::MarksRemoved,
                 format!("node {name} keeps pods away"),
@@ -125,6 +122,9 @@ pub(super) fn all(ledger: &Ledger, options: &AuditOptions) -> Vec<Finding> {
         if pod.deleting() {
             let message = format!("pod {key} has not ended");
             found(Invariant::DeletionsEnd, message, about);
+        } else if bound && of_job(pod) {
+            let message = format!("pod {key} is still at its task");
+            found(Invariant::PodsRun, message, about);
         } else if bound && !pod.condition_true("Ready") {
             let message = format!("pod {key} does not run on its node");
             found(Invariant::PodsRun, message, about);
@@ -137,4 +137,10 @@ pub(super) fn all(ledger: &Ledger, options: &AuditOptions) -> Vec<Finding> {
         }
     }
     open
+}
+
+/// Whether a pod ends by itself one day: until then the world is not at rest.
+fn of_job(pod: &Value) -> bool {
+    pod.controller()
+        .is_some_and(|owner| owner.text(&["kind"]) == "Job")
 }

@@ -4,7 +4,9 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::journal::subject;
-use super::ledger::{DEADLINE, DO_NOT_DISRUPT, INTENT, Ledger, healthy, is_work, pool_of};
+use super::ledger::{
+    DEADLINE, DO_NOT_DISRUPT, INTENT, Ledger, healthy, is_work, keeps_away, pool_of,
+};
 use super::{Finding, Invariant};
 use crate::api::{ChangeKind, Commit};
 use crate::clouds::sim::CloudEvent;
@@ -38,10 +40,32 @@ fn intent(claim: &Value) -> Option<Value> {
     serde_json::from_str(claim.annotation(INTENT)?).ok()
 }
 
+/// Why a machine object is being disrupted, if it is: what replaces it is to come first, or it goes at once.
+fn cause(claim: &Value) -> Option<String> {
+    let written = intent(claim).map(|intent| intent.text(&["cause"]).to_owned());
+    written.or_else(|| {
+        let mark = claim.condition("DisruptionReason")?;
+        (mark.text(&["status"]) == "True").then(|| mark.text(&["reason"]).to_owned())
+    })
+}
+
+/// Whether a disruption of a machine object is under way. A mark on one whose node takes pods again was taken back.
+fn disrupted(ledger: &Ledger, claim: &Value) -> bool {
+    let tainted = || {
+        let node = ledger.nodes.get(claim.text(&["status", "nodeName"]));
+        node.is_some_and(|node| keeps_away(node))
+    };
+    // karpenter: one whose machine is being stopped, or has been, counts no more.
+    let runs = || ledger.machines_of(claim.uid()).any(|one| !one.stopping);
+    cause(claim).is_some()
+        && runs()
+        && (claim.deleting() || claim.annotation(INTENT).is_some() || tainted())
+}
+
 /// A disruption begins: the pool's budgets must allow it.
 fn begun(ledger: &Ledger, commit: &Commit<'_>) -> Vec<Finding> {
-    let before = commit.previous.and_then(|claim| claim.annotation(INTENT));
-    let (None, Some(intent)) = (before, intent(commit.object)) else {
+    let before = commit.previous.and_then(|claim| cause(claim));
+    let (None, Some(cause)) = (before, cause(commit.object)) else {
         return Vec::new();
     };
     let pool = pool_of(commit.object);
@@ -49,18 +73,16 @@ fn begun(ledger: &Ledger, commit: &Commit<'_>) -> Vec<Finding> {
         return Vec::new();
     };
     let of_pool = || ledger.claims.values().filter(|one| pool_of(one) == pool);
-    let leaving = |claim: &Value| claim.condition_true("InstanceTerminating");
-    let disrupted = of_pool()
-        .filter(|one| one.annotation(INTENT).is_some() && !leaving(one))
-        .filter(|one| one.uid() != commit.object.uid())
-        .count()
-        + 1;
+    let others = || {
+        let under_way = of_pool().filter(|one| disrupted(ledger, one));
+        under_way.filter(|one| one.uid() != commit.object.uid())
+    };
+    let disrupted = others().count() + 1;
     let all = of_pool()
         .filter(|one| one.condition_true("Initialized"))
         .count()
         + ledger.lately_gone(pool);
-    let cause = intent.text(&["cause"]);
-    let Some(allowed) = allowed(object, cause, all) else {
+    let Some(allowed) = allowed(object, &cause, all) else {
         return Vec::new();
     };
     if disrupted <= allowed {
@@ -69,8 +91,7 @@ fn begun(ledger: &Ledger, commit: &Commit<'_>) -> Vec<Finding> {
     let message = format!(
         "pool {pool}: {disrupted} of {all} nodes are disrupted at once, {allowed} may be because they are {cause}"
     );
-    let about = of_pool()
-        .filter(|one| one.annotation(INTENT).is_some())
+    let about = others()
         .flat_map(|one| ledger.circle(one))
         .chain(ledger.circle(commit.object));
     vec![Finding::new(Invariant::Budgets, message, about)]
@@ -104,15 +125,63 @@ fn deleted(ledger: &Ledger, commit: &Commit<'_>) -> Vec<Finding> {
     let Some(claim) = before.filter(|_| goes) else {
         return Vec::new();
     };
-    let Some(intent) = intent(claim) else {
+    let Some(cause) = cause(claim).filter(|_| !must_go(ledger, claim, commit.at)) else {
         return Vec::new();
     };
+    let mut findings = replaced(ledger, claim);
+    let may_force =
+        !claim.text(&["spec", "terminationGracePeriod"]).is_empty() && cause == "Drifted";
+    for (key, pod) in ledger.pods_on(claim.text(&["status", "nodeName"])) {
+        let settled = ledger
+            .bound(key)
+            .is_some_and(|at| commit.at.duration_since(at) > NEW);
+        if protected(pod) && settled && !may_force && is_work(pod) && !pod.deleting() {
+            let message = format!(
+                "{} is disrupted although pod {key} must not be",
+                claim.name()
+            );
+            findings.push(Finding::new(
+                Invariant::Protected,
+                message,
+                ledger.circle(claim),
+            ));
+        }
+    }
+    findings
+}
+
+/// Whether a machine object goes for a reason that nobody chose and that overtakes every disruption under way: somebody
+/// deletes its node or its pool, the cloud takes its machine back, its node does not answer, or it is too old.
+fn must_go(ledger: &Ledger, claim: &Value, now: Timestamp) -> bool {
+    let node = ledger.nodes.get(claim.text(&["status", "nodeName"]));
+    let nodeless = node.is_none_or(|node| node.deleting());
+    let given_up = deadline(claim).is_some_and(|at| at <= now);
+    let poolless = ledger
+        .pools
+        .get(pool_of(claim))
+        .is_none_or(|pool| pool.deleting());
+    let mut machines = ledger.machines_of(claim.uid()).peekable();
+    let taken = machines.peek().is_none() || machines.any(|one| one.announced);
+    nodeless || given_up || poolless || taken || too_old(claim, now)
+}
+
+fn too_old(claim: &Value, now: Timestamp) -> bool {
+    let age = claim
+        .text(&["spec", "expireAfter"])
+        .parse::<SignedDuration>();
+    let created = claim.time(&["metadata", "creationTimestamp"]);
+    created
+        .zip(age.ok())
+        .and_then(|(created, age)| created.checked_add(age).ok())
+        .is_some_and(|end| end <= now)
+}
+
+/// Whatever is to replace a machine object that goes is in use.
+fn replaced(ledger: &Ledger, claim: &Value) -> Vec<Finding> {
+    let intent = intent(claim).unwrap_or_default();
     let mut findings = Vec::new();
-    for name in intent
-        .items(&["replacements"])
-        .iter()
-        .filter_map(Value::as_str)
-    {
+    let names = intent.items(&["replacements"]).iter();
+    for name in names.filter_map(Value::as_str) {
         let ready = ledger
             .claims
             .get(name)
@@ -132,24 +201,6 @@ fn deleted(ledger: &Ledger, commit: &Commit<'_>) -> Vec<Finding> {
             let mut about = ledger.circle(claim);
             about.push(subject("nodeclaims", name));
             findings.push(Finding::new(Invariant::ReplacementsFirst, message, about));
-        }
-    }
-    let may_force = !claim.text(&["spec", "terminationGracePeriod"]).is_empty()
-        && intent.text(&["cause"]) == "Drifted";
-    for (key, pod) in ledger.pods_on(claim.text(&["status", "nodeName"])) {
-        let settled = ledger
-            .bound(key)
-            .is_some_and(|at| commit.at.duration_since(at) > NEW);
-        if protected(pod) && settled && !may_force && is_work(pod) && !pod.deleting() {
-            let message = format!(
-                "{} is disrupted although pod {key} must not be",
-                claim.name()
-            );
-            findings.push(Finding::new(
-                Invariant::Protected,
-                message,
-                ledger.circle(claim),
-            ));
         }
     }
     findings

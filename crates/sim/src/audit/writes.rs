@@ -77,30 +77,47 @@ pub(super) fn judge(
 }
 
 /// Events are forgotten after an hour: of a pod that waits for something that nobody sells, users are told again, as
-/// Karpenter does, and no sooner than this.
-const TOLD_AGAIN: SignedDuration = SignedDuration::from_mins(5);
-/// What was told about whom, for which reason, in which words, and when last.
-pub(super) type Told = BTreeMap<(String, String, String), Timestamp>;
+/// Karpenter does, no sooner than the first of these, and each time after twice as long, up to the last.
+const TOLD_AGAIN: (SignedDuration, SignedDuration) =
+    (SignedDuration::from_mins(5), SignedDuration::from_mins(30));
 
-/// Whether an event only repeats an old one so that it is not forgotten.
-fn reminds(told: &mut Told, commit: &Commit<'_>) -> bool {
-    if !commit.resource.starts_with("events") {
-        return false;
+/// What was told about whom, for which reason, in which words; when last, and after how long it may be told again.
+#[derive(Debug, Default)]
+pub(super) struct Told(BTreeMap<(String, String, String), (Timestamp, SignedDuration)>);
+
+impl Told {
+    /// Processes that die forget how often they have told something: from now on none dies, and none is excused.
+    pub(super) fn calm(&mut self) {
+        for (_, wait) in self.0.values_mut() {
+            *wait = TOLD_AGAIN.0;
+        }
     }
-    let object = commit.object;
-    let key = (
-        object.text(&["involvedObject", "uid"]).to_owned(),
-        object.text(&["reason"]).to_owned(),
-        object.text(&["message"]).to_owned(),
-    );
-    let last = told.insert(key, commit.at);
-    last.is_some_and(|last| commit.at.duration_since(last) >= TOLD_AGAIN)
+
+    /// Whether an event only repeats an old one so that it is not forgotten.
+    fn reminds(&mut self, commit: &Commit<'_>) -> bool {
+        if !commit.resource.starts_with("events") {
+            return false;
+        }
+        let object = commit.object;
+        let key = (
+            object.text(&["involvedObject", "uid"]).to_owned(),
+            object.text(&["reason"]).to_owned(),
+            object.text(&["message"]).to_owned(),
+        );
+        let known = self.0.get(&key).copied();
+        let reminds = known.is_some_and(|(last, wait)| commit.at.duration_since(last) >= wait);
+        let wait = known
+            .filter(|_| reminds)
+            .map_or(TOLD_AGAIN.0, |(_, wait)| (wait * 2).min(TOLD_AGAIN.1));
+        self.0.insert(key, (commit.at, wait));
+        reminds
+    }
 }
 
 /// What must not have been written at rest. Leases are renewed for ever.
 pub(super) fn at_rest(told: &mut Told, commit: &Commit<'_>) -> Option<Finding> {
     let asked = commit.asked?;
-    if commit.resource == "leases.coordination.k8s.io" || reminds(told, commit) {
+    if commit.resource == "leases.coordination.k8s.io" || told.reminds(commit) {
         return None;
     }
     let what = if commit.resource.starts_with("events") {

@@ -109,6 +109,8 @@ pub enum CloudEvent {
     Launched(Box<Machine>),
     /// A machine booted.
     Booted(String),
+    /// Somebody was told, for the first time, that a machine will be taken back.
+    Announced(MachineId),
     /// A machine was asked to go, for the first time.
     Terminating(MachineId),
     /// A machine is gone.
@@ -523,7 +525,11 @@ impl Provider for SimCloud {
     async fn notices(&self) -> Result<Vec<Notice>, ProviderError> {
         self.open().await?;
         let now = self.clock.now();
-        Ok(self.lock().machines.notices(now))
+        let mut inner = self.lock();
+        for id in inner.machines.hear(now) {
+            inner.tell(&CloudEvent::Announced(id));
+        }
+        Ok(inner.machines.notices(now))
     }
 
     fn timeouts(&self) -> Timeouts {

@@ -3,8 +3,9 @@
 //! Both descend from RE2; they differ in what is written here: `\d`, `\w` and `\s` are ASCII in Go, and brackets,
 //! `&&`, `--`, `~~` inside a class are plain characters.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use regex::{Regex, RegexBuilder};
 
@@ -42,6 +43,25 @@ impl Pattern {
     fn regex(&self) -> &Result<Regex, String> {
         self.compiled.get_or_init(|| compile(&self.source))
     }
+}
+
+/// How many patterns are remembered at most.
+const REMEMBERED: usize = 1000;
+
+/// The same as [`compile`], once for every pattern: rules have the same ones every time that they are checked.
+pub(crate) fn compiled(source: &str) -> Result<Regex, String> {
+    static KNOWN: Mutex<BTreeMap<String, Regex>> = Mutex::new(BTreeMap::new());
+    let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(regex) = known().get(source) {
+        return Ok(regex.clone());
+    }
+    let regex = compile(source)?;
+    let mut known = known();
+    if known.len() >= REMEMBERED {
+        known.clear();
+    }
+    known.insert(source.to_owned(), regex.clone());
+    Ok(regex)
 }
 
 /// Compiles a pattern written for Go; the error is worded as Go words it where that is simple.

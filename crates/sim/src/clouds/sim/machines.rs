@@ -49,6 +49,9 @@ pub struct Sold {
     /// When it is taken back, and when that is announced.
     taken: Option<Timestamp>,
     announced: Option<Timestamp>,
+    /// Whether anybody has heard of that.
+    #[serde(skip)]
+    heard: bool,
     /// When it is gone for good.
     ends: Option<Timestamp>,
 }
@@ -92,6 +95,7 @@ impl Machines {
             booted: false,
             stored: false,
             announced: taken.map(|at| earlier(at, options.market.notice)),
+            heard: false,
             taken,
             ends: None,
         };
@@ -108,6 +112,7 @@ impl Machines {
             stored: true,
             taken: None,
             announced: None,
+            heard: false,
             ends: None,
             machine: machine.clone(),
         };
@@ -189,11 +194,23 @@ impl Machines {
         }
     }
 
+    /// Machines whose owner hears just now that they will be taken back.
+    pub(super) fn hear(&mut self, now: Timestamp) -> Vec<MachineId> {
+        let mut news = Vec::new();
+        for (id, sold) in &mut self.0 {
+            if !sold.heard && sold.is_announced(now) {
+                sold.heard = true;
+                news.push(id.clone());
+            }
+        }
+        news
+    }
+
     /// What has been announced and not yet happened.
     pub(super) fn notices(&self, now: Timestamp) -> Vec<Notice> {
         self.0
             .values()
-            .filter(|sold| sold.announced.is_some_and(|at| at <= now) && sold.ends.is_none())
+            .filter(|sold| sold.is_announced(now))
             .map(|sold| Notice {
                 id: sold.machine.id.clone(),
                 kind: NoticeKind::Interruption,
@@ -231,6 +248,11 @@ impl Machines {
 }
 
 impl Sold {
+    /// Whether it is announced that it will be taken back, and it has not gone yet.
+    fn is_announced(&self, now: Timestamp) -> bool {
+        self.announced.is_some_and(|at| at <= now) && self.ends.is_none()
+    }
+
     /// What the cloud calls it.
     pub fn id(&self) -> &MachineId {
         &self.machine.id

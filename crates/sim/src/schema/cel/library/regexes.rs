@@ -32,7 +32,7 @@ pub(super) fn add(env: &mut Env) -> Result<(), DeclarationError> {
 }
 
 fn compile(source: &str) -> Result<Regex, ExecutionError> {
-    pattern::compile(source).map_err(|problem| failure(format!("Illegal regex: {problem}")))
+    pattern::compiled(source).map_err(|problem| failure(format!("Illegal regex: {problem}")))
 }
 
 fn find<'b, 'v>(args: Args<'b, 'v>) -> Answer<'b, 'v> {
