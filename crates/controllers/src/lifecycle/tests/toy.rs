@@ -241,6 +241,24 @@ impl Toy {
         }
     }
 
+    fn evict(&mut self, pods: Vec<(PodKey, Name)>, heard: bool) {
+        for (pod, uid) in pods {
+            self.log.push(format!("evict {pod}"));
+            let answer = if let Some(said) = &self.held_back {
+                Err(WriteError::HeldBack {
+                    message: said.clone(),
+                    retry_after: None,
+                })
+            } else {
+                self.pods.retain(|one| one.uid != uid);
+                Ok(())
+            };
+            if heard {
+                self.memory.evicted(&uid, answer, self.now);
+            }
+        }
+    }
+
     pub(super) fn next(&mut self) -> Step {
         let observed = self.observed();
         step(self.machine(), &observed)
@@ -362,23 +380,7 @@ impl Toy {
                 self.node.as_mut().unwrap().deleting = true;
                 self.settle_node();
             }
-            Step::Evict(pods) => {
-                for (pod, uid) in pods {
-                    self.log.push(format!("evict {pod}"));
-                    let answer = if let Some(said) = &self.held_back {
-                        Err(WriteError::HeldBack {
-                            message: said.clone(),
-                            retry_after: None,
-                        })
-                    } else {
-                        self.pods.retain(|one| one.uid != uid);
-                        Ok(())
-                    };
-                    if heard {
-                        self.memory.evicted(&uid, answer, now);
-                    }
-                }
-            }
+            Step::Evict(pods) => self.evict(pods, heard),
             Step::DeletePod {
                 pod,
                 uid,
