@@ -24,7 +24,6 @@ fn worlds_go_well_under_every_fault() {
 }
 
 #[test]
-#[ignore = "some seeds still break a promise, and two hundred have not been seen to go well: make simulate"]
 fn two_hundred_worlds_of_six_hours_go_well_under_every_fault() {
     let (status, text) = simulate(&["--seeds", "0..200", "--hours", "6", "--faults", "all"]);
     assert_eq!(status, 0, "{text}");
