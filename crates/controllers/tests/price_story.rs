@@ -1,8 +1,8 @@
 //! Two days of a moving market: what the optimiser saves, beside other rules and beside perfect hindsight.
 //!
-//! Every price walks by itself, as far from its middle as the percentiles of the public feed say that it does. The
-//! same pods come and go under each rule, and every server is paid for from the moment that its bid is won, as Rackspace
-//! bills it. The figures are printed as the table of `docs/guides/rackspace.md`:
+//! Every price walks by itself, a few percent every five minutes. The same pods come and go under each rule, and every
+//! server is paid for from the moment that its bid is won, as Rackspace bills it. The figures are printed as the table
+//! of `docs/guides/rackspace.md`:
 //!
 //! ```text
 //! cargo test -p joiner-controllers --test price_story -- --nocapture --ignored
@@ -54,31 +54,6 @@ fn wobble(seed: u64, class: &str, step: u64) -> f64 {
     f64::from(u32::try_from(state >> 32).unwrap()) / f64::from(u32::MAX) * 2.0 - 1.0
 }
 
-/// A month of the public feed: what classes cost at most a fifth, half and four fifths of the time, in thousandths of a
-/// dollar.
-const MONTH: [(&str, [f64; 3]); 7] = [
-    ("gp.vs1.medium-ord", [4.0, 12.0, 24.0]),
-    ("gp.vs1.large-ord", [9.0, 13.0, 37.0]),
-    ("gp.vs1.xlarge-ord", [19.0, 33.0, 94.0]),
-    ("gp.vs1.2xlarge-ord", [38.0, 47.0, 98.0]),
-    ("ch.vs1.medium-ord", [55.0, 57.0, 58.0]),
-    ("ch.vs1.large-ord", [8.0, 12.0, 22.0]),
-    ("mh.vs1.large-ord", [7.0, 7.0, 18.0]),
-];
-
-/// How far from the middle a fifth and four fifths are, in standard deviations.
-const FIFTH: f64 = 0.8416;
-
-/// What is left of a price's distance from its middle after five minutes: half of it is gone after six hours.
-const STAYS: f64 = 0.99;
-
-/// The percentiles of a class. One that the feed does not show strays as the classes around it do.
-fn month(class: &Class) -> [f64; 3] {
-    let told = MONTH.iter().find(|(name, _)| *name == class.name);
-    let middle = f64::from(class.base);
-    told.map_or([middle * 0.6, middle, middle * 2.0], |(_, prices)| *prices)
-}
-
 /// How a price moves: a walk that is drawn back to where it belongs.
 struct Market {
     classes: Vec<Class>,
@@ -111,22 +86,13 @@ impl Market {
     fn walk(&mut self) {
         self.step += 1;
         for (class, at) in &mut self.walks {
-            // Of standard deviation one in the long run; a draw between -1 and 1 has a variance of a third.
-            let stray = (3.0 * (1.0 - STAYS * STAYS)).sqrt();
-            *at = *at * STAYS + stray * wobble(self.seed, class, self.step);
+            *at = *at * 0.99 + 0.07 * wobble(self.seed, class, self.step);
         }
     }
 
     /// Thousandths of a dollar per hour.
     fn price(&self, class: &Class) -> u32 {
-        let [low, middle, high] = month(class);
-        let at = self.walks[&class.name];
-        let spread = if at < 0.0 {
-            middle / low
-        } else {
-            high / middle
-        };
-        let price = middle * spread.powf(at / FIFTH);
+        let price = f64::from(class.base) * self.walks[&class.name].exp();
         // Certainty costs ten times as much: nobody bids so high.
         let most = f64::from(class.on_demand.unwrap_or(u32::MAX)) * 0.8;
         #[expect(
