@@ -48,6 +48,8 @@ const SIM: ClassKind = ClassKind {
 const FIRST_DECISION: Duration = Duration::from_secs(10);
 const HANGS: Duration = Duration::from_mins(5);
 const MEMORY_MIB: u64 = 500;
+/// After how long nodes may be weighed, which is the last thing that is written about them.
+const SETTLES: &str = "5s";
 /// Rest is when nothing was written for so long.
 const QUIET: Duration = Duration::from_secs(15);
 
@@ -86,17 +88,16 @@ async fn an_engine_that_starts_on_five_thousand_nodes_decides_soon_and_stays_sma
     let stdout = child.stdout.take().unwrap();
     let said = tokio::task::spawn_blocking(move || {
         use std::io::BufRead as _;
-        let lines = std::io::BufReader::new(stdout).lines();
-        let said = lines
-            .map_while(Result::ok)
-            .find(|line| line.contains("decided"));
-        serde_json::from_str::<Value>(
-            said.as_deref()
-                .unwrap_or_default()
-                .trim_start_matches("test the_engine_of_the_restart ... "),
-        )
+        let mut lines = std::io::BufReader::new(stdout)
+            .lines()
+            .map_while(Result::ok);
+        let said = lines.find(|line| line.contains("decided"));
+        let said = said.as_deref().unwrap_or_default();
+        let said = said.trim_start_matches("test the_engine_of_the_restart ... ");
+        // Whoever writes where nobody reads any more is ended.
+        serde_json::from_str::<Value>(said).map(|said| (said, lines))
     });
-    let said = tokio::time::timeout(HANGS, said)
+    let (said, _heard) = tokio::time::timeout(HANGS, said)
         .await
         .unwrap()
         .unwrap()
@@ -287,7 +288,7 @@ fn fill(api: &Local) {
         json!({
             "metadata": {"name": "default"},
             "spec": {
-                "disruption": {"consolidateAfter": "30s", "budgets": [{"nodes": "0"}]},
+                "disruption": {"consolidateAfter": SETTLES, "budgets": [{"nodes": "0"}]},
                 "template": {"spec": {"nodeClassRef": class, "requirements": []}},
             },
         }),
