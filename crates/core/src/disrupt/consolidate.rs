@@ -54,13 +54,11 @@ pub(super) fn choose(
     let all = appraise(trials, candidates, &eligible, &forced);
     eligible.retain(|index| candidates[*index].elsewhere.is_some());
     let taken = within_budgets(trials, candidates, budgets, pods, eligible);
-    let moved = i64::try_from(all.moved).unwrap_or(i64::MAX).max(1);
     let search = Search {
         trials,
         candidates,
         forced: &forced,
         all: &all,
-        mean: Money::from_nanos(all.plan.cost.nanos() / moved),
     };
     let found = search.best(&taken);
     let chosen = found
@@ -156,8 +154,6 @@ struct Search<'a, 'c, 'p> {
     forced: &'a Trial,
     /// Everything that could go away, as tried when candidates were appraised.
     all: &'a Trial,
-    /// What a pod costs in the mean.
-    mean: Money,
 }
 
 impl Search<'_, '_, '_> {
@@ -230,8 +226,10 @@ impl Search<'_, '_, '_> {
 
     /// What a trial comes to, with what it costs to move pods.
     fn burden(&self, trial: &Trial) -> Money {
-        let moved = i64::try_from(trial.moved).unwrap_or(i64::MAX);
-        trial.total + Money::from_nanos(self.mean.percent(MOVING).nanos().saturating_mul(moved))
+        let moved = |trial: &Trial| i64::try_from(trial.moved).unwrap_or(i64::MAX);
+        let mean = Money::from_nanos(self.all.plan.cost.nanos() / moved(self.all).max(1));
+        let moving = mean.percent(MOVING).nanos().saturating_mul(moved(trial));
+        trial.total + Money::from_nanos(moving)
     }
 
     /// The same with some nodes left where they are, if that is as good: those whose like is bought, then one by one
@@ -260,14 +258,19 @@ impl Search<'_, '_, '_> {
         found.map(|trial| trial.removed)
     }
 
+    /// Whether a node goes in a trial and could stay.
+    fn chosen(&self, trial: &Trial, node: u32) -> bool {
+        trial.removed.contains(&node) && !self.forced.removed.contains(&node)
+    }
+
     /// The node with the most pods of those that go and were not tried yet.
     fn fullest(&self, trial: &Trial, tried: &BTreeSet<u32>) -> Option<u32> {
-        let going = self.candidates.iter().filter(|one| {
-            let going =
-                trial.removed.contains(&one.node) && !self.forced.removed.contains(&one.node);
-            going && !tried.contains(&one.node)
-        });
+        let going = self
+            .candidates
+            .iter()
+            .filter(|one| self.chosen(trial, one.node));
         going
+            .filter(|one| !tried.contains(&one.node))
             .max_by_key(|one| (one.pods, one.node))
             .map(|one| one.node)
     }
@@ -281,10 +284,11 @@ impl Search<'_, '_, '_> {
             .map(|launch| &launch.purchase)
             .collect();
         let mut twins = Vec::new();
-        for node in &trial.removed {
-            if self.forced.removed.contains(node) {
-                continue;
-            }
+        for node in trial
+            .removed
+            .iter()
+            .filter(|node| self.chosen(trial, **node))
+        {
             let kept = &self.trials.problem.nodes[*node as usize];
             let same = bought.iter().position(|one| {
                 one.instance_type == kept.instance_type

@@ -39,7 +39,7 @@ impl Finder {
     /// Says what a machine has free now.
     pub(crate) fn set(&mut self, index: usize, free: &Vector) {
         let mut at = self.size + index;
-        self.most[at].copy_from_slice(&free.0[..LEAD]);
+        self.most[at] = free.lead();
         while at > 1 {
             at /= 2;
             self.most[at] = larger(&self.most[2 * at], &self.most[2 * at + 1]);
@@ -51,8 +51,7 @@ impl Finder {
         if start >= self.count {
             return None;
         }
-        let mut need_of = [0; LEAD];
-        need_of.copy_from_slice(&need.0[..LEAD]);
+        let need_of = need.lead();
         let mut at = self.size + start;
         loop {
             if lead_fits(&need_of, &self.most[at]) {

@@ -81,10 +81,8 @@ impl Hand {
             need: [0; LEAD],
         };
         for (lot, count) in lots {
-            let need: Lead = std::array::from_fn(|at| context.requests(lot).0[at]);
-            for (sum, need) in hand.need.iter_mut().zip(&need) {
-                *sum += need * i64::from(count);
-            }
+            let need = context.requests(lot).lead();
+            shift(&mut hand.need, &need, i64::from(count));
             let worth = appraisal.worth[lot as usize];
             let card = Card { lot, need, worth };
             let copies = std::iter::repeat_n(card, count as usize);
@@ -206,13 +204,13 @@ impl Player {
 }
 
 fn room(context: &Context<'_, '_>, column: u32) -> Lead {
-    let room = &context.compiled.columns[column as usize].room;
-    std::array::from_fn(|at| room.0[at])
+    context.compiled.columns[column as usize].room.lead()
 }
 
-fn shift(sums: &mut Lead, amounts: &Lead, sign: i64) {
+/// Adds amounts so many times; takes them off if that is negative.
+fn shift(sums: &mut Lead, amounts: &Lead, times: i64) {
     for (sum, amount) in sums.iter_mut().zip(amounts) {
-        *sum += sign * amount;
+        *sum += times * amount;
     }
 }
 
@@ -269,10 +267,7 @@ fn filling(context: &Context<'_, '_>, appraisal: &Appraisal, mut lots: Vec<u32>)
     for lot in lots {
         filling.load.add(context.requests(lot));
         filling.worth += appraisal.worth[lot as usize];
-        match filling.picks.last_mut() {
-            Some((last, count)) if *last == lot => *count += 1,
-            _ => filling.picks.push((lot, 1)),
-        }
+        filling.pick(lot);
     }
     filling
 }

@@ -80,6 +80,16 @@ pub(crate) struct Filling {
     pub(crate) load: Vector,
 }
 
+impl Filling {
+    /// One more pod of a lot.
+    pub(crate) fn pick(&mut self, lot: u32) {
+        match self.picks.last_mut() {
+            Some((last, count)) if *last == lot => *count += 1,
+            _ => self.picks.push((lot, 1)),
+        }
+    }
+}
+
 /// Lots in buckets, and scratch space for fillings.
 #[derive(Clone, Debug)]
 pub(crate) struct Stock {
@@ -154,11 +164,10 @@ impl Stock {
             let mut entry = Entry {
                 lot,
                 capped: !context.level(lot).caps.is_empty(),
-                requests: [0; LEAD],
+                requests: requests.lead(),
                 worth: appraisal.worth[lot as usize],
                 weights: [0.0; LEAD],
             };
-            entry.requests.copy_from_slice(&requests.0[..LEAD]);
             let divisor = taste.divisor(appraisal.worth[lot as usize]);
             for (position, resource) in appraisal.resources.iter().enumerate().take(LEAD) {
                 let amount = requests.0[*resource] as f64;
@@ -260,10 +269,7 @@ impl Stock {
             }
             available[lot as usize] -= 1;
             filling.worth += appraisal.worth[lot as usize];
-            match filling.picks.last_mut() {
-                Some((last, count)) if *last == lot => *count += 1,
-                _ => filling.picks.push((lot, 1)),
-            }
+            filling.pick(lot);
         }
         for (lot, count) in &filling.picks {
             available[*lot as usize] += count;

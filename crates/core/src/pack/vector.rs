@@ -34,6 +34,12 @@ pub(crate) struct Vector(pub(crate) [i64; WIDTH]);
 impl Vector {
     pub(crate) const ZERO: Vector = Vector([0; WIDTH]);
 
+    /// The first few amounts alone.
+    #[inline]
+    pub(crate) fn lead(&self) -> Lead {
+        std::array::from_fn(|index| self.0[index])
+    }
+
     /// Whether `self` fits into `room`. Room that is overdrawn anywhere takes nothing.
     #[inline]
     pub(crate) fn fits(&self, room: &Vector) -> bool {
