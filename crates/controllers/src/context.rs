@@ -87,8 +87,6 @@ pub struct Settings {
     pub price_max_age: Duration,
     /// How many machines a pool may ask for within a minute.
     pub launches_per_minute: u32,
-    /// How long a replacement may take before the disruption is undone.
-    pub replacement_timeout: Duration,
     /// Whether sick nodes are replaced.
     pub repair: bool,
     /// The node that this process runs on, if it runs on one: it is never taken away voluntarily.
@@ -116,7 +114,6 @@ impl Default for Settings {
             cycle_window: Duration::from_mins(10),
             price_max_age: Duration::from_hours(1),
             launches_per_minute: 500,
-            replacement_timeout: Duration::from_mins(20),
             repair: true,
             own_node: None,
             seed: 0,

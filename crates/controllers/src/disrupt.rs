@@ -16,9 +16,11 @@ mod guard;
 mod measure;
 mod moves;
 mod past;
+mod places;
 mod progress;
 mod reasons;
 mod taint;
+mod turns;
 mod wave;
 
 use std::collections::BTreeMap;
@@ -43,7 +45,7 @@ use crate::clock;
 use crate::context::{Context, Decide, Mode};
 use crate::events::Severity;
 use crate::metrics::{Evaluation, Validation, consolidation_type};
-use crate::record::{Intent, Key, MachineRecord};
+use crate::record::{Key, MachineRecord};
 use crate::thought::Thought;
 
 /// How often disruptions under way are looked at, and how soon after a change.
@@ -286,13 +288,9 @@ pub(crate) async fn delete(
     );
     match dialect.get_machine(&machine.key).await {
         Ok(current) if current.uid == machine.uid => context.view.note_machine(current),
-        Ok(_) | Err(WriteError::Gone(_)) => context.view.forget_machine(machine),
+        Ok(_) => context.view.forget_machine(machine),
+        Err(WriteError::Gone(_)) => context.view.doubt_machine(machine),
         Err(_) => {}
     }
     true
-}
-
-/// Until when a command may take.
-pub(crate) fn deadline(context: &Context, intent: &Intent) -> Timestamp {
-    clock::after(intent.since, context.settings.replacement_timeout)
 }

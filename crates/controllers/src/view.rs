@@ -126,6 +126,14 @@ impl View {
         self.write(|world, now| world.take_machine(Event::Gone(machine), "", now));
     }
 
+    /// A read did not find a machine object.
+    pub fn doubt_machine(&self, machine: &MachineRecord) {
+        self.write(|world, _| {
+            world.machines.doubt(&machine.key);
+            Vec::new()
+        });
+    }
+
     /// Takes in a pool object that we wrote.
     pub fn note_pool(&self, pool: PoolRecord) {
         self.write(|world, now| world.take_pool(Event::Changed(pool), "", now));

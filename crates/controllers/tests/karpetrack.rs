@@ -3,11 +3,12 @@
 mod spot;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use joiner_controllers::dialects::karpetrack::KarpetrackOptions;
 use joiner_sim::api::DeleteOptions;
 use joiner_sim::clouds::rackspace::CallFault;
-use serde_json::json;
+use serde_json::{Value, json};
 use spot::{NODES, POOLS, World, minutes, phase, quick};
 
 #[tokio::test(start_paused = true)]
@@ -115,6 +116,53 @@ async fn kt_03_a_node_makes_way_for_one_that_saves_a_fifth_and_its_pods_never_wa
     ] {
         assert!(reasons.contains(expected), "no {expected} in {told:#?}");
     }
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn kt_03_all_that_pays_is_replaced_at_once_and_drained_one_after_another() {
+    let world = World::start();
+    for (class, mills) in [
+        ("ch.vs1.medium-ord", 30),
+        ("gp.vs1.medium-ord", 30),
+        ("gp.vs1.large-ord", 50),
+        ("ch.vs1.xlarge-ord", 100),
+        ("gp.vs1.xlarge-ord", 100),
+        ("ch.vs1.2xlarge-ord", 200),
+        ("gp.vs1.2xlarge-ord", 200),
+    ] {
+        world.reprice(class, mills);
+    }
+    world.pool("default", json!({"categories": ["ch", "gp"]}));
+    world.deployment("web", 9, "1100m", |_| ());
+    world
+        .until("all pods run", |world| world.running("web") == 9)
+        .await;
+    let classes = |world: &World| -> Vec<String> {
+        let nodes = world.spot_nodes();
+        let class = |one: &Arc<Value>| one["spec"]["instanceType"].as_str().unwrap().to_owned();
+        nodes.iter().map(class).collect()
+    };
+    assert_eq!(classes(&world), ["ch.vs1.large-ord"; 3]);
+    minutes(15).await;
+    world.reprice("ch.vs1.large-ord", 20);
+    world.reprice("gp.vs1.large-ord", 12);
+    let (mut most, mut draining, mut least) = (0, 0, usize::MAX);
+    world
+        .until("three others have taken their place", |world| {
+            let nodes = world.spot_nodes();
+            most = most.max(nodes.len());
+            let leaving = nodes.iter().filter(|one| phase(one) == "Draining");
+            draining = draining.max(leaving.count());
+            least = least.min(world.running("web"));
+            classes(world) == ["gp.vs1.large-ord"; 3]
+        })
+        .await;
+    assert_eq!((most, draining), (6, 1));
+    assert!(least >= 6, "only {least} of 9 pods ran");
+    world
+        .until("all pods run again", |world| world.running("web") == 9)
+        .await;
     world.stop().await;
 }
 

@@ -107,7 +107,7 @@ async fn a_spot_pool_is_asked_for_as_documented() {
             r#"{"apiVersion":"ngpc.rxt.io/v1","kind":"SpotNodePool","metadata":{"#,
             r#""name":"7c1f0f1e-5b53-4e0a-9a55-0c6f2f7a9d10","namespace":"org-abc123","#,
             r#""labels":{"ngpc.rxt.io/cloudspace":"demo"}},"#,
-            r#""spec":{"serverClass":"gp.vs1.large-ord","desired":1,"bidPrice":"0.02","cloudSpace":"demo","#,
+            r#""spec":{"serverClass":"gp.vs1.large-ord","desired":1,"bidPrice":"0.04","cloudSpace":"demo","#,
             r#""customLabels":{"joiner.dev/cluster":"cluster-1","#,
             r#""joiner.dev/machine":"7c1f0f1e-5b53-4e0a-9a55-0c6f2f7a9d10","team":"a"},"#,
             r#""customTaints":[{"key":"team","value":"a","effect":"NoSchedule"}]}}"#
@@ -258,7 +258,7 @@ async fn a_refusal_that_reveals_a_runaway_market_ends_the_bidding() {
         .await
         .unwrap_err();
     assert_eq!(error.kind(), "out_of_capacity");
-    assert_eq!(bids(&cloud), ["0.02"]);
+    assert_eq!(bids(&cloud), ["0.04"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -404,12 +404,12 @@ async fn a_bid_that_the_market_nears_is_raised_in_place() {
     provider.launch(&request(CapacityType::Spot)).await.unwrap();
     minutes(1).await;
     assert!(provider.notices().await.unwrap().is_empty());
-    cloud.change_class(CLASS, |class| class.pinned = Some(19));
+    cloud.change_class(CLASS, |class| class.pinned = Some(27));
     minutes(1).await;
     assert!(provider.notices().await.unwrap().is_empty());
     assert_eq!(
         cloud.bodies().last().unwrap(),
-        r#"{"spec":{"bidPrice":"0.03"}}"#
+        r#"{"spec":{"bidPrice":"0.06"}}"#
     );
     assert_eq!(
         cloud.pools()[0]["spec"]["customLabels"]["team"],

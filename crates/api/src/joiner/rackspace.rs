@@ -75,7 +75,7 @@ pub struct Bid {
     pub percentile: Option<BidPercentile>,
     /// How much to bid above that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "crate::schema::percent", extend("default" = "10%"))]
+    #[schemars(schema_with = "crate::schema::percent", extend("default" = "100%"))]
     pub headroom: Option<Percent>,
 }
 
@@ -128,6 +128,6 @@ impl Bid {
 
     /// How much to bid above that, with the default filled in.
     pub fn headroom(&self) -> Percent {
-        self.headroom.clone().unwrap_or_else(|| "10%".into())
+        self.headroom.clone().unwrap_or_else(|| "100%".into())
     }
 }

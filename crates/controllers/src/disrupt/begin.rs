@@ -15,6 +15,7 @@ use super::command::{Command, IN_TURN, split};
 use super::moves::{self, Moves};
 use super::progress::{obstacle, undo};
 use super::taint::{Taintedness, taint};
+use super::turns::Turns;
 use super::{delete, guard, past};
 use crate::clients::WriteError;
 use crate::context::Context;
@@ -50,11 +51,15 @@ pub(super) async fn all(
     let mut commands: BTreeMap<DisruptionReason, Commands<'_>> = BTreeMap::new();
     {
         let world = context.view.read();
+        let mut turns = Turns::new(&world);
         for command in split(problem, plan) {
             let Some(targets) = targets(&world, &command, machines) else {
                 continue;
             };
-            let against = guard::against(context, &world, problem, &command, machines);
+            let against =
+                guard::against(context, &world, problem, &command, machines).or_else(|| {
+                    guard::out_of_turn(&mut turns, &command, targets.iter().map(|(one, _)| one))
+                });
             if let Some(held) = against {
                 later = [later, held.until].into_iter().flatten().min();
                 tell_held(context, &targets, &held);

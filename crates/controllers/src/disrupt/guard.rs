@@ -2,6 +2,7 @@
 //! tried yet, and what was done a moment ago.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -11,6 +12,7 @@ use joiner_core::problem::{DisruptionReason, Problem};
 
 use super::command::Command;
 use super::past;
+use super::turns::Turns;
 use crate::clock;
 use crate::context::Context;
 use crate::record::{Key, MachineRecord, kinds};
@@ -54,6 +56,17 @@ pub(super) fn against(
         .or_else(|| unsettled(context, world, command, now))
         .or_else(|| dear(context, problem, command, &own, now))
         .or_else(|| again(context, problem, command, now))
+}
+
+/// Nodes that nothing need be bought for are drained at once, so it must be their turn.
+pub(super) fn out_of_turn<'m>(
+    turns: &mut Turns,
+    command: &Command<'_>,
+    mut machines: impl Iterator<Item = &'m Arc<MachineRecord>>,
+) -> Option<Held> {
+    let waits = command.launches.is_empty() && command.cause() != DisruptionReason::Empty;
+    (waits && !machines.all(|machine| turns.take(machine)))
+        .then(|| held("other nodes of its pool are being drained".to_owned()))
 }
 
 /// Where many nodes are sick at once the sickness is elsewhere, and taking nodes away does not cure it.

@@ -1,23 +1,32 @@
 //! Disruptions under way: finished when their replacements are in use, undone when that cannot be.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use joiner_core::name::Name;
 use joiner_core::problem::DisruptionReason;
+use joiner_core::resources::{CPU, MEMORY};
 use joiner_core::taints::Effect;
+use joiner_providers::Timeouts;
 use tracing::{info, warn};
 
 use super::begin::word;
 use super::taint::{Taintedness, is_work, live_pods, taint};
-use super::{deadline, delete};
+use super::turns::Turns;
+use super::{delete, places};
+use crate::clock;
 use crate::context::Context;
 use crate::events::Severity;
 use crate::metrics::{Decision, consolidation_type};
 use crate::record::{Intent, MachineRecord, MetadataChange, annotations};
 use crate::view::World;
 use crate::view::pods::DISRUPTED;
+
+/// From when a replacement has to have joined until it has to be in use.
+const TAKEN_INTO_USE: Duration = Duration::from_mins(5);
 
 /// What becomes of a disruption.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,18 +94,21 @@ pub(super) async fn progress(context: &Context) {
         }
         // Once one has gone the others follow: what replaces them was in use.
         let begun = open.len() < machines.len();
-        let replacements: Vec<Option<(bool, bool)>> = {
+        let replacements: Vec<Option<Arc<MachineRecord>>> = {
             let world = context.view.read();
-            intent
-                .replacements
-                .iter()
-                .map(|name| {
-                    let found = world.machines.iter().find(|one| one.key.name == *name)?;
-                    Some((found.initialized(), found.deleting.is_some()))
-                })
-                .collect()
+            let find = |name: &Name| world.machines.iter().find(|one| one.key.name == *name);
+            let names = intent.replacements.iter();
+            names.map(|name| find(name).cloned()).collect()
         };
-        match fate(&replacements, now, deadline(context, &intent)) {
+        let deadline = deadline(context, &intent, replacements.iter().flatten());
+        let states: Vec<Option<(bool, bool)>> = replacements
+            .iter()
+            .map(|one| {
+                let one = one.as_ref()?;
+                Some((one.initialized(), one.deleting.is_some()))
+            })
+            .collect();
+        match fate(&states, now, deadline) {
             _ if begun => finish(context, &intent, &open).await,
             Fate::Finish => finish(context, &intent, &open).await,
             Fate::Wait => {}
@@ -127,6 +139,20 @@ pub(super) async fn progress(context: &Context) {
     }
 }
 
+/// Until when a disruption may take: as long as the slowest cloud that replaces something may.
+fn deadline<'m>(
+    context: &Context,
+    intent: &Intent,
+    replacements: impl Iterator<Item = &'m Arc<MachineRecord>>,
+) -> Timestamp {
+    let slowest = replacements
+        .filter_map(|one| context.classes.slot(&one.class))
+        .map(|slot| slot.provider.timeouts().registration)
+        .max();
+    let joined = slowest.unwrap_or_else(|| Timeouts::default().registration);
+    clock::after(intent.since, joined + TAKEN_INTO_USE)
+}
+
 /// Nodes of ours that keep pods away although nothing is to happen to them.
 fn stale(world: &World) -> Vec<Name> {
     world
@@ -150,9 +176,42 @@ async fn finish(context: &Context, intent: &Intent, open: &[&Arc<MachineRecord>]
             return;
         }
     }
-    for machine in open {
+    let (turns, next) = {
+        let world = context.view.read();
+        let mut turns = Turns::new(&world);
+        // What is hard to place goes while there is most room; small pods fill the gaps.
+        let mut next = open.to_vec();
+        next.sort_by_key(|machine| Reverse(hardest(&world, machine)));
+        next.retain(|machine| turns.take(machine));
+        (turns, next)
+    };
+    for machine in next {
+        let lacking = if turns.applies(machine) {
+            places::lacking(context, machine).await
+        } else {
+            0
+        };
+        if lacking > 0 {
+            let why = format!("{lacking} of its pods would have no place any more");
+            info!(machine = %machine.key, %why, "stays after all");
+            context.tell_machine(machine, Severity::Normal, "DisruptionBlocked", &why);
+            undo(context, &intent.id).await;
+            return;
+        }
         delete(context, machine, word(intent.cause)).await;
     }
+}
+
+/// The most that a pod of a machine asks for.
+fn hardest(world: &World, machine: &MachineRecord) -> (i64, i64) {
+    let Some(node) = &machine.status.node else {
+        return (0, 0);
+    };
+    let asks = world.pods_on(node).filter(|pod| is_work(pod)).map(|pod| {
+        let requests = &pod.spec.requests;
+        (requests.get(CPU), requests.get(MEMORY))
+    });
+    asks.max().unwrap_or_default()
 }
 
 /// What forbids to disrupt a machine, looked up after the taint is on, so that nothing can slip in afterwards.

@@ -75,12 +75,12 @@ pub(super) fn next(observed: &Observed, node: &NodeRecord, deadline: Option<Time
     };
     let mut due: Vec<&Arc<PodRecord>> = group.iter().copied().filter(due).collect();
     if !due.is_empty() {
-        // The scheduler likes the emptiest node best: those that it should put there come first. Then the largest: what
-        // has yet to find a place finds it while there is most room, and small ones fill the gaps.
+        // The largest first: what has yet to find a place finds it while there is most room, and small ones fill the
+        // gaps. Of equals, the scheduler likes the emptiest node best: those that it should put there come first.
         due.sort_by(|one, other| {
             let pioneer = |pod: &PodRecord| observed.pioneers.contains(&pod.uid);
             let first = pioneer(other).cmp(&pioneer(one));
-            first.then(share(other, node).total_cmp(&share(one, node)))
+            share(other, node).total_cmp(&share(one, node)).then(first)
         });
         let next = due.into_iter().take(AT_A_TIME);
         let next = next.map(|pod| (pod.key.clone(), pod.uid.clone()));

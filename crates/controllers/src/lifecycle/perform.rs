@@ -285,7 +285,7 @@ impl Worker<'_> {
                 self.note_backoff(machine);
             }
         }
-        self.reread(machine, dialect).await;
+        self.reread(machine, dialect, false).await;
         Ok(())
     }
 

@@ -107,9 +107,10 @@ impl Worker<'_> {
             {
                 Ok(()) => {}
                 Err(WriteError::NotLeader) => return Some(Wake::At(clock::after(now, STANDBY))),
-                Err(WriteError::Conflict(_) | WriteError::Gone(_)) => {
+                Err(error @ (WriteError::Conflict(_) | WriteError::Gone(_))) => {
                     before = None;
-                    self.reread(&machine, &*dialect).await;
+                    let gone = matches!(error, WriteError::Gone(_));
+                    self.reread(&machine, &*dialect, gone).await;
                 }
                 Err(error) => {
                     warn!(machine = %key, %error, "a write did not succeed");
@@ -124,12 +125,25 @@ impl Worker<'_> {
         Some(Wake::At(clock::after(self.context.now(), STANDBY)))
     }
 
-    /// Looks where it cannot be stale, after a write that found the object changed or gone.
-    pub(super) async fn reread(&mut self, machine: &MachineRecord, dialect: &dyn Dialect) {
+    /// Looks again after a write; `gone` if it did not find the object. Writes are never behind: a read that does not find
+    /// what a write has found may be.
+    pub(super) async fn reread(
+        &mut self,
+        machine: &MachineRecord,
+        dialect: &dyn Dialect,
+        gone: bool,
+    ) {
+        let view = &self.context.view;
         match dialect.get_machine(&machine.key).await {
-            Ok(current) if current.uid == machine.uid => self.context.view.note_machine(current),
-            Ok(_) | Err(WriteError::Gone(_)) => self.context.view.forget_machine(machine),
-            Err(_) => tokio::time::sleep(STANDBY).await,
+            Ok(current) if current.uid == machine.uid => view.note_machine(current),
+            Ok(_) => view.forget_machine(machine),
+            Err(WriteError::Gone(_)) if gone => view.forget_machine(machine),
+            Err(error) => {
+                if matches!(error, WriteError::Gone(_)) {
+                    view.doubt_machine(machine);
+                }
+                tokio::time::sleep(STANDBY).await;
+            }
         }
         let Some(name) = &machine.status.node else {
             return;

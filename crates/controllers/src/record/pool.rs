@@ -56,6 +56,8 @@ pub struct PoolRecord {
     pub termination_grace: Option<SignedDuration>,
     /// How long before its nodes expire they may be replaced at leisure; zero for not at all.
     pub expiry_window: SignedDuration,
+    /// How many of its nodes are drained at the same time, in percent and rounded up, however many are being replaced.
+    pub drained_at_once: Option<u8>,
     /// Annotations of the pool object.
     pub annotations: Labels,
     /// Digest of everything whose change means drift.

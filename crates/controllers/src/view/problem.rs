@@ -203,7 +203,9 @@ impl World {
             let mut lowered = self.lower_node(node, machine.map(AsRef::as_ref), terms, now);
             lowered.pods = pods;
             if let Some(machine) = machine {
-                lowered.pods.extend(coming_to(machine));
+                let coming = coming_to(machine);
+                lowered.nominated |= !coming.is_empty();
+                lowered.pods.extend(coming);
             }
             snapshot.problem.nodes.push(lowered);
         }

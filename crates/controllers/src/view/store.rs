@@ -192,7 +192,14 @@ impl<T: Stored> Store<T> {
         gone
     }
 
-    /// What a list left open.
+    /// A read did not find it, and reads can be old: it is doubtful until the watch or another read decides.
+    pub fn doubt(&mut self, key: &T::Key) {
+        if self.objects.contains_key(key) {
+            self.doubtful.insert(key.clone());
+        }
+    }
+
+    /// What a list or a read left open.
     pub fn doubtful(&self) -> impl Iterator<Item = &T::Key> {
         self.doubtful.iter()
     }
@@ -252,6 +259,17 @@ mod tests {
         ));
         assert_eq!(store.remove(&"a", &"1".into(), now()), None);
         assert_eq!(store.len(), 1);
+    }
+
+    #[test]
+    fn what_a_read_did_not_find_stays_until_the_watch_says_that_it_is_gone() {
+        let mut store = Store::default();
+        store.apply(thing("a", "1", 5), SOURCE);
+        store.doubt(&"a");
+        store.doubt(&"unknown");
+        assert_eq!(store.doubtful().collect::<Vec<_>>(), [&"a"]);
+        store.apply(thing("a", "1", 6), SOURCE);
+        assert_eq!(store.doubtful().count(), 0);
     }
 
     #[test]

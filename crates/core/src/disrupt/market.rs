@@ -30,7 +30,8 @@ impl Markets {
         )
     }
 
-    /// Whether a machine at least as large as the node is to be had for as much less as its pool asks for.
+    /// Whether as much as the node is to be had for as much less as its pool asks for: on one machine, on several of a
+    /// kind, or as a part of a larger one that other nodes fill.
     pub(super) fn beat(&self, pool: usize, node: &Node) -> bool {
         let (Some(market), Some(price)) = (self.0.get(pool), node.price) else {
             return false;
@@ -39,10 +40,11 @@ impl Markets {
         // Catalogues promise a little less than there is: like is compared with like.
         let told = market.sizes.get(&node.instance_type);
         let size = told.cloned().unwrap_or_else(|| size(&node.capacity));
-        market
+        let mut costs = market
             .offers
             .iter()
-            .any(|(capacity, offered)| *offered < price && *offered <= most && capacity.fits(&size))
+            .filter_map(|(capacity, offered)| share(capacity, *offered, &size));
+        costs.any(|cost| cost < price && cost <= most)
     }
 }
 
@@ -88,6 +90,25 @@ fn size(capacity: &Resources) -> Resources {
         .filter(|(name, _)| counts(name))
         .map(|(name, amount)| (name.clone(), amount))
         .collect()
+}
+
+/// What the part of such machines costs that is as large as this.
+fn share(capacity: &Resources, price: Money, size: &Resources) -> Option<Money> {
+    let mut most = Money::ZERO;
+    for (name, amount) in size.iter().filter(|(_, amount)| *amount > 0) {
+        let (amount, of) = (i128::from(amount), i128::from(capacity.get(name)));
+        if of <= 0 {
+            return None;
+        }
+        let nanos = i128::from(price.nanos());
+        let cost = if amount > of {
+            nanos.saturating_mul((amount + of - 1) / of)
+        } else {
+            nanos.saturating_mul(amount) / of
+        };
+        most = most.max(Money::from_nanos(i64::try_from(cost).ok()?));
+    }
+    Some(most)
 }
 
 /// The labels that a machine of this kind would have.

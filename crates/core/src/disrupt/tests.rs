@@ -584,6 +584,15 @@ fn overpriced() -> Problem {
     problem
 }
 
+/// Gives every offering of a type another price.
+fn ask(problem: &mut Problem, kind: &str, price: f64) {
+    let mut types = problem.catalogs[0].types.iter_mut();
+    let kind = types.find(|one| &*one.name == kind).unwrap();
+    for offering in &mut kind.offerings {
+        offering.price = Money::from_dollars(price);
+    }
+}
+
 #[test]
 fn a_node_goes_for_its_price_alone_where_its_pool_says_so() {
     let mut problem = overpriced();
@@ -598,12 +607,13 @@ fn a_node_goes_for_its_price_alone_where_its_pool_says_so() {
 fn a_price_that_is_a_little_lower_is_no_reason_to_move() {
     let mut problem = overpriced();
     problem.pools[0].disruption.price_replacement = true;
+    ask(&mut problem, "c2", 0.2);
+    ask(&mut problem, "c8", 0.5);
     for price in [0.24, 0.2, 0.1921] {
-        problem.catalogs[0].types[2].offerings[0].price = Money::from_dollars(price);
-        problem.catalogs[0].types[3].offerings[0].price = Money::from_dollars(price);
+        ask(&mut problem, "d4", price);
         assert!(decide(&problem).removals.is_empty(), "{price}");
     }
-    problem.catalogs[0].types[3].offerings[0].price = Money::from_dollars(0.192);
+    ask(&mut problem, "d4", 0.192);
     assert_eq!(gone(&decide(&problem)), [("dear", Underutilized)]);
 }
 
@@ -613,10 +623,44 @@ fn a_smaller_machine_is_another_matter_than_a_cheaper_one() {
     problem.pools[0].disruption.price_replacement = true;
     problem.catalogs[0].types.truncate(2);
     problem.nodes[0].pods = vec![pod("small", 500)];
+    ask(&mut problem, "c2", 0.1);
     assert!(
         decide(&problem).removals.is_empty(),
-        "that would be consolidation, which the pool does not want"
+        "two of them cost nearly as much: that would be consolidation, which the pool does not want"
     );
+}
+
+#[test]
+fn a_node_goes_for_several_smaller_machines_that_are_as_large_together_and_cost_less() {
+    let mut problem = overpriced();
+    problem.pools[0].disruption.price_replacement = true;
+    problem.catalogs[0].types.truncate(2);
+    problem.nodes[0].pods = vec![pod("one", 1500), pod("other", 1500)];
+    let plan = decide(&problem);
+    assert_eq!(gone(&plan), [("dear", Underutilized)]);
+    let bought = plan.launches.iter();
+    let bought: Vec<&str> = bought.map(|one| &*one.purchase.instance_type).collect();
+    assert_eq!(bought, ["c2", "c2"]);
+}
+
+#[test]
+fn nodes_go_together_for_a_larger_machine_of_which_each_needs_a_part() {
+    let mut problem = overpriced();
+    problem.pools[0].disruption.price_replacement = true;
+    problem.pools[0].disruption.budgets.clear();
+    for (name, price) in [("c2", 0.2), ("d4", 0.24), ("c8", 0.3)] {
+        ask(&mut problem, name, price);
+    }
+    assert!(decide(&problem).removals.is_empty(), "one alone is cheaper");
+    let mut twin = problem.nodes[0].clone();
+    twin.name = "twin".into();
+    problem.nodes.push(twin);
+    let plan = decide(&problem);
+    assert_eq!(
+        gone(&plan),
+        [("dear", Underutilized), ("twin", Underutilized)]
+    );
+    assert_eq!(&*plan.launches[0].purchase.instance_type, "c8");
 }
 
 #[test]

@@ -124,7 +124,7 @@ impl Default for BidPolicy {
     fn default() -> Self {
         BidPolicy {
             percentile: Percentile::P80,
-            headroom_percent: 10,
+            headroom_percent: 100,
             max_price: None,
         }
     }
@@ -373,7 +373,7 @@ mod tests {
             ..BidPolicy::default()
         };
         let market = quote(0.05, 0.01, 0.15);
-        assert_eq!(BidPolicy::default().bid(&market), Some(Bid(190)));
+        assert_eq!(BidPolicy::default().bid(&market), Some(Bid(320)));
         assert_eq!(policy(0.11).bid(&market), Some(Bid(100)));
         assert_eq!(
             policy(0.05).bid(&market),

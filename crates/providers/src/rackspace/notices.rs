@@ -14,8 +14,8 @@ use super::types::Pool;
 use super::{Market, Rackspace};
 use crate::{Notice, NoticeKind, ProviderError};
 
-/// A market that has come so near to a bid may reach it with its next step.
-const NEAR_PERCENT: u32 = 90;
+/// A market that has used up so much of a bid's headroom, in percent, may reach it with its next step.
+const NEAR_PERCENT: u32 = 50;
 
 /// How a won bid stands.
 enum Standing {
@@ -69,7 +69,9 @@ impl Rackspace {
         let class = market.class(&pool.spec.server_class)?;
         let bid = pool.spec.bid_price.as_deref().and_then(Bid::parse)?;
         let quote = self.quote(market, class)?;
-        let Standing::Threatened(kind) = standing(bid, quote.market) else {
+        let Standing::Threatened(kind) =
+            standing(bid, quote.market, self.options.bids.headroom_percent)
+        else {
             return None;
         };
         let announced = (quote.market >= bid.money()).then_some(kind);
@@ -105,11 +107,12 @@ impl Rackspace {
     }
 }
 
-fn standing(bid: Bid, market: Money) -> Standing {
+fn standing(bid: Bid, market: Money, headroom_percent: u32) -> Standing {
     let bid = bid.money();
+    let near = market.percent(100 + headroom_percent * NEAR_PERCENT / 100);
     if market > bid {
         Standing::Threatened(NoticeKind::Interruption)
-    } else if market >= bid.percent(NEAR_PERCENT) {
+    } else if near >= bid {
         Standing::Threatened(NoticeKind::Rebalance)
     } else {
         Standing::Safe

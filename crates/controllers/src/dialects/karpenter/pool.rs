@@ -63,6 +63,7 @@ pub(super) fn lower(pool: &NodePool, supported: bool) -> Result<Option<PoolRecor
             .is_some_and(|text| &**text == "true"),
         invalid: (!invalid.is_empty()).then(|| invalid.join("; ")),
         termination_grace: grace.and_then(|one| one.get().ok()),
+        drained_at_once: None,
         expiry_window: given
             .get(EXPIRY_WINDOW)
             .and_then(|text| Duration::from(&**text).get().ok())

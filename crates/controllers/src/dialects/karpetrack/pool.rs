@@ -28,6 +28,8 @@ use crate::view::{labels, version};
 
 /// What the status of a pool has a place for.
 const SHOWN: [&str; 3] = [CPU, MEMORY, EPHEMERAL_STORAGE];
+/// In percent of a pool's nodes.
+const DRAINED_AT_ONCE: u8 = 10;
 /// From the age at which a node is to be replaced until it goes whatever happens: as long again, within these.
 const LEAST_PATIENCE: SignedDuration = SignedDuration::from_hours(1);
 const MOST_PATIENCE: SignedDuration = SignedDuration::from_hours(24);
@@ -66,6 +68,7 @@ pub(super) fn lower(
             .is_some_and(|text| &**text == "true"),
         invalid: (!invalid.is_empty()).then(|| invalid.join("; ")),
         termination_grace: None,
+        drained_at_once: Some(DRAINED_AT_ONCE),
         expiry_window: core.expire_after.map_or(SignedDuration::ZERO, |_| {
             patience(expire_after(pool).unwrap_or_default())
         }),
@@ -213,7 +216,8 @@ fn disruption(pool: &SpotNodePool, options: &KarpetrackOptions) -> Result<Disrup
         min_age: options.min_age(),
         spot_to_spot: true,
         price_replacement: true,
-        ..Disruption::default()
+        // Servers take long to come: all that pays is replaced at once, and drained by and by.
+        budgets: Vec::new(),
     })
 }
 

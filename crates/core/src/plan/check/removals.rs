@@ -14,6 +14,9 @@ use crate::problem::{
 use crate::resources::{CPU, MEMORY};
 use crate::schedule::Schedule;
 
+/// Dollars that sums of prices may be off by.
+const ROUNDING: f64 = 1e-9;
+
 /// Why a node goes, if the plan takes it away.
 pub(super) fn cause(world: &World<'_>, node: usize) -> Option<DisruptionReason> {
     let name = &world.problem.nodes.get(node)?.name;
@@ -153,8 +156,9 @@ fn grown(pool: &Pool, node: &Node, now: Option<Timestamp>) -> Result<(), String>
     }
 }
 
-/// Whether the pool lets nodes go for their price alone, and its catalogue has one with as much cpu and memory for
-/// less by what the pool asks to save.
+/// Whether the pool lets nodes go for their price alone, and its catalogue has as much cpu and memory, as whole machines
+/// or as a part of one, for less by what the pool asks to save.
+#[expect(clippy::cast_precision_loss, reason = "a share of a price")]
 fn overpriced(problem: &Problem, pool: &Pool, node: &Node) -> bool {
     let (true, Some(price), Some(catalog)) = (
         pool.disruption.price_replacement,
@@ -170,11 +174,14 @@ fn overpriced(problem: &Problem, pool: &Pool, node: &Node) -> bool {
     let size = own.map_or(&node.capacity, |one| &one.capacity);
     let most = price - price.percent(pool.disruption.min_savings);
     catalog.types.iter().any(|kind| {
-        let large = [CPU, MEMORY]
-            .iter()
-            .all(|name| kind.capacity.get(name) >= size.get(name));
-        let cheap = |one: &Offering| one.available && one.price < price && one.price <= most;
-        large && kind.offerings.iter().any(cheap)
+        let times = |name: &&str| size.get(name) as f64 / kind.capacity.get(name) as f64;
+        let times = [CPU, MEMORY].iter().map(times).fold(0.0, f64::max);
+        let machines = if times > 1.0 { times.ceil() } else { times };
+        let cheap = |one: &Offering| {
+            let cost = one.price.dollars() * machines;
+            one.available && cost < price.dollars() && cost <= most.dollars() + ROUNDING
+        };
+        kind.offerings.iter().any(cheap)
     })
 }
 
