@@ -73,7 +73,7 @@ bench: ## Measure the core; make bench ARGS="--referee DIR --karpenter" sets it 
 
 .PHONY: versus
 versus: build ## Run Joiner and Karpenter with its kwok provider, one after the other, on the real control plane.
-	$(CARGO) run --quiet --release --package joiner-testing --bin versus -- --joiner bin/joiner $(ARGS)
+	MALLOC_ARENA_MAX=1 $(CARGO) run --quiet --release --package joiner-testing --bin versus -- --joiner bin/joiner $(ARGS)
 
 ##@ Cluster
 

@@ -12,8 +12,8 @@ pub use rackspace::{
 };
 pub use redfish::{RedfishNodeClass, RedfishNodeClassSpec};
 pub use sim::{
-    BootTime, Catalog, ConfigMapKeyRef, Failures, Interruptions, OfferingSelector, SimNodeClass,
-    SimNodeClassSpec, SimNodeClassStatus, SpotPrices, StockOuts,
+    BootTime, Catalog, ConfigMapKeyRef, Failures, Interruptions, Kubelet, OfferingSelector,
+    SimNodeClass, SimNodeClassSpec, SimNodeClassStatus, SpotPrices, StockOuts,
 };
 
 use schemars::JsonSchema;

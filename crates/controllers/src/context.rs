@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use joiner_core::name::Name;
 use joiner_core::plan::Plan;
 use joiner_core::problem::{Problem, Settings as CoreSettings};
-use tokio::sync::{Mutex, RwLock};
+use tokio::sync::{Mutex, RwLock, Semaphore};
 
 use crate::backoff::Backoffs;
 use crate::classes::Classes;
@@ -27,6 +27,9 @@ use crate::provision::Served;
 use crate::record::{Key, MachineRecord, PoolRecord};
 use crate::tasks::Tasks;
 use crate::view::View;
+
+/// How many pods are written to at once: the API server takes no more, however many it is asked for.
+pub(crate) const PENS: usize = 20;
 
 /// Decides. Pure: called on a thread of its own, and again after a crash with the same answer.
 pub trait Decide: Send + Sync {
@@ -158,6 +161,8 @@ pub struct Context {
     pub purchasing: Mutex<()>,
     /// Read while the scheduler is told who goes to a node; written while that node opens to pods.
     pub opening: RwLock<()>,
+    /// Bounds how many pods are written to at once, and with that the connections that are held open.
+    pub pens: Semaphore,
     /// Names for machines.
     pub names: Names,
     /// Machines that want attention.

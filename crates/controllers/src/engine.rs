@@ -17,7 +17,7 @@ use tracing::warn;
 use crate::classes::{Classes, ClusterSecrets};
 use crate::clients::Clients;
 use crate::clock::SharedClock;
-use crate::context::{Context, Decide, Mode, Settings};
+use crate::context::{Context, Decide, Mode, PENS, Settings};
 use crate::dialect::{ClassFactory, Dialect, ObjectRef};
 use crate::events::{Events, Severity};
 use crate::lease::{Elector, LeaseOptions};
@@ -109,6 +109,7 @@ impl Engine {
             served: crate::provision::Served::default(),
             purchasing: tokio::sync::Mutex::default(),
             opening: tokio::sync::RwLock::default(),
+            pens: tokio::sync::Semaphore::new(PENS),
             queue: crate::lifecycle::queue::Queue::default(),
             tasks: tasks.clone(),
             view,
@@ -403,7 +404,9 @@ impl Dispatcher {
         let machine = self.context.view.read().machines.get(key).cloned();
         let Some(machine) = machine else { return };
         let now = self.context.now();
-        if self.context.served.saw(&machine, now)
+        let node = machine.status.node.as_ref();
+        let node = node.and_then(|name| Some(self.context.view.read().nodes.get(name)?.version));
+        if self.context.served.saw(&machine, node, now)
             && let Some(wait) = self.context.served.due(now)
         {
             self.batch.again(wait);

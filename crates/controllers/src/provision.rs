@@ -31,6 +31,7 @@ use crate::events::Severity;
 use crate::limits;
 use crate::record::{MachineRecord, NewMachine, PoolRecord};
 use crate::thought::Thought;
+use crate::view::pods::PodRecord;
 use crate::view::problem::Snapshot;
 
 /// How many machine objects are written at once.
@@ -164,8 +165,14 @@ async fn round(context: &Context, known: &mut Thought) -> Outcome {
 /// A pool whose machines do not help the pods that they were bought for waits before it buys more of them.
 fn hold_what_does_not_help(context: &Context, now: jiff::Timestamp) {
     let world = context.view.read();
+    let nodes = world.nodes.iter().count();
+    let tainted = world.nodes.iter().filter(|node| node.closed()).count();
+    let in_vain = |pod: &PodRecord| {
+        let tried = pod.tried?;
+        (tried.nodes >= nodes && tried.tainted <= tainted).then_some(pod.version)
+    };
     let waiting = world.pods.iter().filter(|pod| pod.provisionable());
-    let waiting = waiting.map(|pod| pod.uid.clone()).collect();
+    let waiting = waiting.map(|pod| (pod.uid.clone(), in_vain(pod))).collect();
     let leaving = world.leaving().flat_map(|node| world.pods_on(node));
     let leaving = leaving.map(|pod| pod.uid.clone()).collect();
     for miss in context.served.misses(&waiting, &leaving, now) {
@@ -194,20 +201,16 @@ fn remember(
     made: &BTreeMap<usize, MachineRecord>,
 ) {
     let world = context.view.read();
-    for (position, machine) in made {
-        let Some(launch) = plan.launches.get(*position) else {
-            continue;
-        };
+    let sold = made.iter().filter_map(|(position, machine)| {
+        let launch = plan.launches.get(*position)?;
         let pods = launch.pods.iter();
         let pods = pods
             .filter_map(|pod| reasons::pod_key(pod, pending))
             .filter_map(|key| Some((world.pods.get(&key)?.uid.clone(), key)))
             .collect();
-        let several = made.len() > 1;
-        context
-            .served
-            .sold(&machine.key, &launch.pool, pods, several);
-    }
+        Some((machine.key.clone(), launch.pool.clone(), pods))
+    });
+    context.served.sold(sold.collect());
 }
 
 /// Says what was decided where users look for it, and keeps promised nodes from being taken away.

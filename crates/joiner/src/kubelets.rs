@@ -20,6 +20,7 @@ use joiner_sim::clock::Clock;
 use joiner_sim::clouds::sim::Rack;
 use joiner_sim::cluster::kubelet::behaviour::PodDefaults;
 use joiner_sim::cluster::kubelet::{KubeletOptions, NodeSpec};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use nodes::Machine;
@@ -28,6 +29,8 @@ use pods::{Held, PodKey};
 /// How many requests are under way at once: enough that a thousand pods start within seconds, few enough that nobody
 /// else has to wait for the API server.
 const WORKERS: usize = 24;
+/// A node with this annotation is looked after by kwok.
+pub(crate) const KWOK: &str = "kwok.x-k8s.io/node";
 /// How long to wait after a request that failed.
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -56,6 +59,8 @@ pub(crate) struct Kubelets {
     options: KubeletOptions,
     state: Arc<Mutex<State>>,
     queue: Queue<Work>,
+    /// Whether there is a machine whose pods are ours to run: until then nothing is watched.
+    needed: watch::Sender<bool>,
 }
 
 impl Kubelets {
@@ -75,6 +80,7 @@ impl Kubelets {
             options,
             state: Arc::default(),
             queue: Queue::default(),
+            needed: watch::Sender::new(false),
         };
         for _ in 0..WORKERS {
             let kubelets = kubelets.clone();
@@ -86,14 +92,26 @@ impl Kubelets {
         let watching = kubelets.clone();
         tasks.supervise("kubelet pods", move || {
             let kubelets = watching.clone();
-            async move { kubelets.watch_pods().await }
+            async move {
+                kubelets.until_needed().await;
+                kubelets.watch_pods().await;
+            }
         });
         let watching = kubelets.clone();
         tasks.supervise("kubelet nodes", move || {
             let kubelets = watching.clone();
-            async move { kubelets.watch_nodes().await }
+            async move {
+                kubelets.until_needed().await;
+                kubelets.watch_nodes().await;
+            }
         });
         kubelets
+    }
+
+    async fn until_needed(&self) {
+        let mut needed = self.needed.subscribe();
+        // The sender lives as long as we do.
+        let _ = needed.wait_for(|needed| *needed).await;
     }
 
     async fn work(&self) {
@@ -124,6 +142,9 @@ impl Kubelets {
 impl Rack for Kubelets {
     fn boot(&self, spec: NodeSpec) {
         let name = spec.name.clone();
+        if !spec.annotations.contains_key(KWOK) {
+            self.needed.send_replace(true);
+        }
         let machine = Machine::new(spec, self.clock.now());
         self.state().machines.insert(name.clone(), machine);
         self.queue.add(Work::Node(name));

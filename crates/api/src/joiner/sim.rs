@@ -46,6 +46,14 @@ pub struct SimNodeClassSpec {
     /// How long a machine takes to become a node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boot_time: Option<BootTime>,
+    /// How long a machine takes to be gone when it is told to go.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::schema::duration", extend("default" = "5s"))]
+    pub stop_time: Option<Duration>,
+    /// Who runs the pods of its nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "Simulated"))]
+    pub kubelet: Option<Kubelet>,
     /// How long a machine may take to become a node; without it, ample time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schema::duration")]
@@ -212,10 +220,33 @@ pub struct SimNodeClassStatus {
     pub conditions: Vec<Condition>,
 }
 
+/// Who runs the pods of a simulated machine.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[schemars(inline, description = "")]
+pub enum Kubelet {
+    /// Joiner itself.
+    #[default]
+    Simulated,
+    /// A kwok that somebody else runs: nodes carry the annotation that it knows its own by.
+    Kwok,
+}
+
 impl SimNodeClassSpec {
     /// From what all chances are drawn, with the default filled in.
     pub fn seed(&self) -> i64 {
         self.seed.unwrap_or(0)
+    }
+
+    /// Who runs the pods of its nodes, with the default filled in.
+    pub fn kubelet(&self) -> Kubelet {
+        self.kubelet.unwrap_or_default()
+    }
+
+    /// How long a machine takes to be gone, with the default filled in.
+    pub fn stop_time(&self) -> Duration {
+        self.stop_time.clone().unwrap_or_else(|| "5s".into())
     }
 
     /// How long a machine takes to become a node, with the defaults filled in.

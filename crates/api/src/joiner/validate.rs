@@ -28,6 +28,7 @@ impl Validate for SimNodeClass {
                 });
             }
         }
+        duration(&mut check, "spec.stopTime", spec.stop_time.as_ref());
         if let Some(stock) = &spec.stock_outs {
             percent(&mut check, "spec.stockOuts.chance", stock.chance.as_ref());
             duration(&mut check, "spec.stockOuts.every", stock.every.as_ref());

@@ -94,6 +94,8 @@ fn defaults_of_our_own_node_classes_are_those_of_the_crds() {
             ("spec.seed", json(&spec.seed())),
             ("spec.bootTime.min", json(&spec.boot_time().min)),
             ("spec.bootTime.max", json(&spec.boot_time().max)),
+            ("spec.stopTime", json(&spec.stop_time())),
+            ("spec.kubelet", json(&spec.kubelet())),
             (
                 "spec.catalog.configMapKeyRef.key",
                 json(&joiner::ConfigMapKeyRef::default().key()),

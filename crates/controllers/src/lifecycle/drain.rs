@@ -12,7 +12,7 @@ use crate::view::pods::{DISRUPTED, Owner, PodRecord};
 use joiner_core::taints::Effect;
 
 /// How long a drain lasts at least: a pod may have been bound just before the taint was seen.
-const SHORTEST: Duration = Duration::from_secs(5);
+const SHORTEST: Duration = Duration::from_secs(3);
 /// How many pods are asked to leave at a time. The API server takes a tenth of a second over each, however idle it is.
 const AT_A_TIME: usize = 16;
 /// How often a drain that waits looks again.

@@ -186,7 +186,7 @@ fn remove(machine: &MachineRecord, observed: &Observed) -> Step {
         && let Some(asked) = observed.memory.asked
     {
         // Most clouds are quick: then so are we. Those that are not are asked less and less often.
-        let wait = clock::since(asked, began).clamp(SOON, AGAIN);
+        let wait = (clock::since(asked, began) / 2).clamp(SOON, AGAIN);
         if clock::since(now, asked) < wait {
             return Step::Wait(Wake::At(clock::after(asked, wait)));
         }

@@ -4,6 +4,8 @@
 //! as it likes, unless `status.nominatedNodeName` says where one should go: it looks there first, and keeps the room
 //! free from others meanwhile. Nobody depends on it: whatever is not told, or told in vain, is planned again.
 
+use std::time::Duration;
+
 use futures::StreamExt as _;
 use futures::stream;
 use jiff::Timestamp;
@@ -13,15 +15,17 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio::sync::RwLockWriteGuard;
+use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use crate::clients::WriteError;
-use crate::context::Context;
+use crate::context::{Context, PENS};
 use crate::record::Key;
 use crate::view::pods::{NOMINATOR, PodKey};
 
-/// How many pods of one machine are told at once.
-const WRITES: usize = 20;
+/// How long to wait for the other machines of a purchase, and how often to look for them.
+const OTHERS: Duration = Duration::from_millis(1500);
+const LOOK: Duration = Duration::from_millis(50);
 
 /// Tells the scheduler, just before a machine's node takes pods, which ones it is for.
 ///
@@ -36,6 +40,10 @@ pub(crate) async fn nominate<'c>(
     let pods = context.served.tell(machine);
     if pods.is_empty() {
         return None;
+    }
+    let patience = Instant::now() + OTHERS;
+    while context.served.others_untold(machine) && Instant::now() < patience {
+        tokio::time::sleep(LOOK).await;
     }
     let telling = context.opening.read().await;
     let waiting: Vec<(Name, PodKey)> = {
@@ -75,6 +83,7 @@ pub(super) async fn take_back(context: &Context, now: Timestamp) {
 async fn write(context: &Context, pods: Vec<(Name, PodKey)>, node: &Value) {
     let refused = stream::iter(pods)
         .map(|(uid, pod)| async move {
+            let _turn = context.pens.acquire().await.ok()?;
             let api: Api<Pod> = Api::namespaced(context.clients.writes.clone(), &pod.namespace);
             let patch = json!({
                 "metadata": {"uid": uid},
@@ -91,7 +100,7 @@ async fn write(context: &Context, pods: Vec<(Name, PodKey)>, node: &Value) {
             debug!(%pod, %error, "the scheduler was not told where it should go");
             matches!(error, WriteError::Refused(_)).then_some(error)
         })
-        .buffer_unordered(WRITES)
+        .buffer_unordered(PENS)
         .fold(None, |first, next| async { first.or(next) });
     if let Some(error) = refused.await {
         warn!(

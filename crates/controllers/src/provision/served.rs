@@ -22,9 +22,15 @@ struct Sale {
     pool: Name,
     /// By identity.
     pods: BTreeMap<Name, PodKey>,
+    /// The purchase that it was part of.
+    purchase: u64,
     /// Its pods are yet to be told to the scheduler.
     untold: bool,
     in_use: Option<Timestamp>,
+    /// Version of its node when it opened.
+    opened: Option<u64>,
+    /// Pods that the scheduler tried in vain since then.
+    refused: BTreeSet<Name>,
 }
 
 impl Sale {
@@ -38,6 +44,7 @@ impl Sale {
 /// What is on its way.
 #[derive(Debug, Default)]
 struct State {
+    purchases: u64,
     /// Machines that were bought for pods that still wait.
     sales: BTreeMap<Key, Sale>,
     /// Where pods of leaving nodes were given room, by the pods' identity.
@@ -79,21 +86,34 @@ impl Served {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A machine was bought for pods. If several were bought at once, which pod goes where matters.
-    pub(super) fn sold(
-        &self,
-        machine: &Key,
-        pool: &Name,
-        pods: BTreeMap<Name, PodKey>,
-        one_of_several: bool,
-    ) {
-        let sale = Sale {
-            pool: pool.clone(),
-            pods,
-            untold: one_of_several,
-            in_use: None,
+    /// Machines were bought for pods, each for these. If there are several, which pod goes where matters.
+    pub(super) fn sold(&self, machines: Vec<(Key, Name, BTreeMap<Name, PodKey>)>) {
+        let mut state = self.state();
+        state.purchases += 1;
+        let purchase = state.purchases;
+        let several = machines.len() > 1;
+        for (machine, pool, pods) in machines {
+            let sale = Sale {
+                pool,
+                pods,
+                purchase,
+                untold: several,
+                in_use: None,
+                opened: None,
+                refused: BTreeSet::new(),
+            };
+            state.sales.insert(machine, sale);
+        }
+    }
+
+    /// Whether others of the same purchase are yet to be told to the scheduler.
+    pub(crate) fn others_untold(&self, machine: &Key) -> bool {
+        let state = self.state();
+        let Some(own) = state.sales.get(machine) else {
+            return false;
         };
-        self.state().sales.insert(machine.clone(), sale);
+        let mut others = state.sales.values();
+        others.any(|one| one.purchase == own.purchase && one.untold)
     }
 
     /// Pods of nodes that leave have room on a machine.
@@ -119,11 +139,12 @@ impl Served {
         pods.filter(new).cloned().collect()
     }
 
-    /// A machine has changed. Whether its pods can go there from now on.
-    pub(crate) fn saw(&self, machine: &MachineRecord, now: Timestamp) -> bool {
+    /// A machine has changed, and this is the version of its node. Whether its pods can go there from now on.
+    pub(crate) fn saw(&self, machine: &MachineRecord, node: Option<u64>, now: Timestamp) -> bool {
         match self.state().sales.get_mut(&machine.key) {
             Some(sale) if machine.initialized() && sale.in_use.is_none() => {
                 sale.in_use = Some(now);
+                sale.opened = node;
                 true
             }
             _ => false,
@@ -146,7 +167,7 @@ impl Served {
             .map(|(pod, place)| (pod.clone(), place.machine.clone()))
             .collect();
         for (machine, sale) in state.sales.iter().filter(|(_, sale)| !sale.late(now)) {
-            let pods = sale.pods.keys();
+            let pods = sale.pods.keys().filter(|pod| !sale.refused.contains(*pod));
             promises.extend(pods.map(|pod| (pod.clone(), machine.clone())));
         }
         promises
@@ -163,10 +184,11 @@ impl Served {
         }
     }
 
-    /// Forgets pods that neither wait nor have yet to leave; tells which pools do not help theirs.
+    /// Forgets pods that neither wait nor have yet to leave; tells which pools do not help theirs. Of pods that wait it is
+    /// told as of which version the scheduler has tried every open node in vain, if it has.
     pub(super) fn misses(
         &self,
-        waiting: &BTreeSet<Name>,
+        waiting: &BTreeMap<Name, Option<u64>>,
         leaving: &BTreeSet<Name>,
         now: Timestamp,
     ) -> Vec<Miss> {
@@ -175,7 +197,11 @@ impl Served {
         let all = &mut state.sales;
         all.retain(|_, sale| {
             let before = sale.pods.len();
-            sale.pods.retain(|pod, _| waiting.contains(pod));
+            sale.pods.retain(|pod, _| waiting.contains_key(pod));
+            if let Some(opened) = sale.opened {
+                let tried = |pod: &&Name| waiting.get(*pod).copied().flatten() > Some(opened);
+                sale.refused = sale.pods.keys().filter(tried).cloned().collect();
+            }
             // The scheduler is at it: whoever is next in its queue gets as long as the first.
             if sale.pods.len() < before && !sale.late(now) {
                 sale.in_use = sale.in_use.map(|_| now);
@@ -183,8 +209,9 @@ impl Served {
             !sale.pods.is_empty()
         });
         let mut counts: BTreeMap<(Name, Name), usize> = BTreeMap::new();
-        for sale in all.values().filter(|sale| sale.late(now)) {
-            for pod in sale.pods.keys() {
+        for sale in all.values() {
+            let missed = |pod: &&Name| sale.late(now) || sale.refused.contains(*pod);
+            for pod in sale.pods.keys().filter(missed) {
                 *counts.entry((sale.pool.clone(), pod.clone())).or_default() += 1;
             }
         }
@@ -240,7 +267,11 @@ mod tests {
             };
             (Name::from(*name), key)
         });
-        served.sold(&key("m"), &"pool".into(), pods.collect(), true);
+        let none = BTreeMap::new();
+        served.sold(vec![
+            (key("m"), "pool".into(), pods.collect()),
+            (key("other"), "pool".into(), none),
+        ]);
         served
     }
 
@@ -251,9 +282,25 @@ mod tests {
     }
 
     fn misses(served: &Served, waiting: &[&str], leaving: &[&str], now: i64) -> usize {
-        let names = |all: &[&str]| all.iter().map(|name| Name::from(*name)).collect();
-        let misses = served.misses(&names(waiting), &names(leaving), at(now));
-        misses.len()
+        let waiting = waiting.iter().map(|name| (Name::from(*name), None));
+        let leaving = leaving.iter().map(|name| Name::from(*name)).collect();
+        served.misses(&waiting.collect(), &leaving, at(now)).len()
+    }
+
+    #[test]
+    fn a_pod_that_the_scheduler_has_tried_in_vain_since_its_node_opened_need_not_wait_longer() {
+        let served = served(&["a", "b"]);
+        in_use(&served, 1000);
+        if let Some(sale) = served.state().sales.get_mut(&key("m")) {
+            sale.opened = Some(70);
+        }
+        let tried = |version| BTreeMap::from([("a".into(), None), ("b".into(), Some(version))]);
+        assert_eq!(served.misses(&tried(69), &BTreeSet::new(), at(1001)), []);
+        assert_eq!(served.promises(at(1001)).len(), 2);
+        let missed = served.misses(&tried(71), &BTreeSet::new(), at(1001));
+        assert_eq!(&*missed[0].pod, "b");
+        let promised: Vec<Name> = served.promises(at(1001)).into_keys().collect();
+        assert_eq!(promised, ["a".into()]);
     }
 
     #[test]
@@ -286,9 +333,12 @@ mod tests {
     }
 
     #[test]
-    fn the_scheduler_is_told_once() {
+    fn the_scheduler_is_told_once_and_of_all_machines_of_a_purchase() {
         let served = served(&["a"]);
         assert_eq!(served.tell(&key("m")).len(), 1);
         assert!(served.tell(&key("m")).is_empty());
+        assert!(served.others_untold(&key("m")));
+        served.tell(&key("other"));
+        assert!(!served.others_untold(&key("m")));
     }
 }

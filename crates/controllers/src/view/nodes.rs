@@ -122,6 +122,12 @@ impl NodeRecord {
             .map(|one| one.time)
     }
 
+    /// Whether some taint keeps pods away that do not tolerate it.
+    pub fn closed(&self) -> bool {
+        let keeps_away = |taint: &Taint| taint.effect != Effect::PreferNoSchedule;
+        self.taints.iter().any(keeps_away)
+    }
+
     /// Whether it has this taint, whatever its value.
     pub fn tainted(&self, key: &str, effect: Effect) -> bool {
         self.taints

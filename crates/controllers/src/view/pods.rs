@@ -69,6 +69,15 @@ impl DoNotDisrupt {
     }
 }
 
+/// Nodes that the scheduler tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tried {
+    /// How many.
+    pub nodes: usize,
+    /// How many of them a taint kept it from.
+    pub tainted: usize,
+}
+
 /// A pod.
 #[expect(
     clippy::struct_excessive_bools,
@@ -98,6 +107,8 @@ pub struct PodRecord {
     pub terminal: bool,
     /// The scheduler found no place for it.
     pub unschedulable: bool,
+    /// What the scheduler tried in vain, if it said.
+    pub tried: Option<Tried>,
     /// The scheduler is making room for it.
     pub preempting: bool,
     /// We have told the scheduler where it should go.

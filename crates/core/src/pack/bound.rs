@@ -6,6 +6,7 @@ use super::appraisal::{Appraisal, SCARCE_COPIES};
 use super::assign::{Assignment, Lot};
 use super::bins::{Context, Packing};
 use super::compile::Compiled;
+use super::fluid;
 use super::generate::{self, Market};
 use super::intern::FixedMap;
 use super::scenario::Scenario;
@@ -16,13 +17,13 @@ use super::sets::{NOTHING, Sets};
 pub(crate) enum Effort {
     /// From resources alone.
     Quick,
-    /// And, where there are few kinds of pods, from fillings of whole machines.
+    /// And from fillings of whole machines.
     Thorough,
 }
 
-/// The largest of three bounds: what all pods are worth at values that no machine's room exceeds, less what room on
-/// nodes may be worth; the same at values that no filling of a machine exceeds; and the cheapest machine for the most
-/// demanding single pod.
+/// The largest of four bounds: what all pods are worth at values that no machine's room exceeds, less what room on nodes
+/// may be worth; the same at values that no filling of a machine exceeds, of whole pods where there are few kinds of them
+/// or of pods that keep their shape; and the cheapest machine for the most demanding single pod.
 pub(crate) fn lower_bound(
     compiled: &Compiled<'_>,
     scenario: &Scenario,
@@ -53,10 +54,7 @@ pub(crate) fn lower_bound(
     } else {
         Appraisal::plain(&context, &counts)
     };
-    let mut total = 0.0;
-    for (worth, count) in appraisal.worth.iter().zip(&counts) {
-        total += worth * f64::from(*count);
-    }
+    let mut total = worth(&appraisal, &counts);
     for host in &hosts {
         total -= appraisal.most(&compiled.hosts[*host].room);
     }
@@ -65,9 +63,9 @@ pub(crate) fn lower_bound(
     if whole {
         let known = market.and_then(|market| by_class(market, assignment, &lots));
         let fillings = generate::bound(&context, known);
-        if fillings > total {
-            total = fillings;
-        }
+        let mut shaped = appraisal.clone();
+        fluid::refine(&context, &counts, &mut shaped);
+        total = total.max(fillings).max(worth(&shaped, &counts));
     }
     // Sums of a hundred thousand terms may be off in the last digits.
     total = compiled.trifle.bound(total) * (1.0 - 1e-9);
@@ -77,6 +75,15 @@ pub(crate) fn lower_bound(
     }
     let cost = compiled.trifle.price(packing.cost, packing.bins.len());
     Money::from_nanos(nanos.min(cost.max(0)))
+}
+
+/// What all pods are worth together.
+fn worth(appraisal: &Appraisal, counts: &[u32]) -> f64 {
+    let mut total = 0.0;
+    for (worth, count) in appraisal.worth.iter().zip(counts) {
+        total += worth * f64::from(*count);
+    }
+    total
 }
 
 /// Pods that the plan places, by class, free to use every column that they would ever accept.

@@ -248,6 +248,8 @@ impl Market {
     /// Prices of the resources of a ware, at which its whole room costs what it costs.
     fn prices(&self, ware: &Ware, values: &[f64]) -> Vec<f64> {
         let (_, mut prices) = self.fill(ware, values);
+        // What holds nothing leaves no resource scarce.
+        prices.resize(ware.room.len(), 0.0);
         let mut charged = 0.0;
         for (price, room) in prices.iter().zip(&ware.room) {
             charged += price * room;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use joiner_api::joiner::{
-    Catalog as CatalogSource, ConfigMapKeyRef, OfferingSelector, SimNodeClassSpec,
+    Catalog as CatalogSource, ConfigMapKeyRef, Kubelet, OfferingSelector, SimNodeClassSpec,
 };
 use joiner_api::text;
 use joiner_controllers::dialect::{ClassFactory, ClassKind, Secrets};
@@ -23,6 +23,8 @@ use joiner_sim::clouds::sim::{
 };
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
+
+use crate::kubelets::KWOK;
 
 pub(crate) use ledger::Archive;
 
@@ -211,6 +213,10 @@ fn options(
         // A cloud that boots at once has kubelets that are ready at once.
         options.ready_after = options.ready_after.min(options.boot_min);
     }
+    options.stop_after = duration("spec.stopTime", &spec.stop_time())?;
+    if spec.kubelet() == Kubelet::Kwok {
+        options.annotations.insert(KWOK.into(), "fake".into());
+    }
     if let Some(timeout) = &spec.registration_timeout {
         options.registration = Some(duration("spec.registrationTimeout", timeout)?);
     }
@@ -282,6 +288,8 @@ mod tests {
             "seed": 7,
             "spotPrices": {"swing": "20%", "every": "1m"},
             "bootTime": {"min": "1s", "max": "2s"},
+            "stopTime": "3s",
+            "kubelet": "Kwok",
             "registrationTimeout": "40s",
             "stockOuts": {"chance": "5%", "every": "3m", "hidden": true, "offerings": [{"zone": "sim-b"}]},
             "interruptions": {"chance": "10%", "every": "1h", "notice": "30s"},
@@ -297,6 +305,8 @@ mod tests {
         assert_eq!(market.notice, Duration::from_secs(30));
         assert_eq!((options.refused_percent, options.stillborn_percent), (3, 4));
         assert_eq!(options.registration, Some(Duration::from_secs(40)));
+        assert_eq!(options.stop_after, Duration::from_secs(3));
+        assert_eq!(options.annotations[KWOK], "fake");
         assert!(!options.shows_stock);
         let sold_out = |zone: &str| {
             let offerings = options

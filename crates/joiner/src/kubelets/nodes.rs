@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
-use super::{Kubelets, Work};
+use super::{KWOK, Kubelets, Work};
 
 /// A machine that is on.
 #[derive(Clone, Debug)]
@@ -58,6 +58,11 @@ impl Machine {
         }
     }
 
+    /// Whether its pods are ours to run.
+    pub(super) fn own(&self) -> bool {
+        !self.spec.annotations.contains_key(KWOK)
+    }
+
     /// An address for one more pod.
     pub(super) fn pod_address(&mut self) -> String {
         self.pods += 1;
@@ -74,6 +79,10 @@ impl Kubelets {
         };
         if machine.uid.is_none() {
             match self.register(&machine).await {
+                Ok(_) if !machine.own() => {
+                    info!(node = name, "registered, and left to kwok");
+                    return;
+                }
                 Ok(registered) => {
                     info!(node = name, "registered");
                     self.queue.add(Work::Beat(name.to_owned()));
@@ -217,7 +226,7 @@ impl Kubelets {
             let wrong = {
                 let state = self.state();
                 let machine = state.machines.get(&name);
-                machine.is_some_and(|one| one.uid.is_some() && one.ready && !said)
+                machine.is_some_and(|one| one.own() && one.uid.is_some() && one.ready && !said)
             };
             if wrong {
                 self.report_node(&name).await;

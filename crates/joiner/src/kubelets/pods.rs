@@ -109,7 +109,8 @@ impl Kubelets {
 
     fn take_in(&self, seen: Seen) {
         let mut state = self.state();
-        if !state.machines.contains_key(&seen.node) {
+        let machine = state.machines.get(&seen.node);
+        if machine.is_none_or(|machine| !machine.own()) {
             return;
         }
         let held = state.pods.entry(seen.key.clone()).or_insert_with(|| Held {

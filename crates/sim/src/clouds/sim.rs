@@ -8,6 +8,7 @@ mod ledger;
 mod machines;
 mod market;
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -67,6 +68,8 @@ pub struct SimCloudOptions {
     pub ready_after: Duration,
     /// From the order to terminate until the machine is gone.
     pub stop_after: Duration,
+    /// Annotations of every node.
+    pub annotations: BTreeMap<String, String>,
     /// In a hundred launches, so many are refused for no reason that would last.
     pub refused_percent: u32,
     /// In a hundred launches, so many never become a node.
@@ -87,6 +90,7 @@ impl SimCloudOptions {
             shows_stock: true,
             ready_after: Duration::from_secs(5),
             stop_after: Duration::from_secs(5),
+            annotations: BTreeMap::new(),
             refused_percent: 0,
             stillborn_percent: 0,
             forgets_orders: false,

@@ -32,7 +32,7 @@ impl fmt::Display for Who {
 pub(crate) struct Contestant {
     // Dropped in this order: who talks to the plane before the plane.
     controller: Process,
-    _kubelets: Option<Process>,
+    _kubelets: Process,
     _directories: Vec<TempDir>,
     plane: ControlPlane,
 }
@@ -98,25 +98,46 @@ async fn enter_joiner(plane: ControlPlane, program: &Path, catalogue: &Path) -> 
         "apiVersion": "joiner.dev/v1alpha1", "kind": "SimNodeClass",
         "metadata": {"name": "default"},
         "spec": {
-            "catalog": {"file": catalogue}, "bootTime": {"min": "0s", "max": "0s"},
+            // As Karpenter's kwok provider does: machines come and go at once.
+            "catalog": {"file": catalogue}, "bootTime": {"min": "0s", "max": "0s"}, "stopTime": "0s",
+            "kubelet": "Kwok",
         },
     });
     let pool = workload::pool("joiner.dev", "SimNodeClass");
     let directory = TempDir::new()?;
     furnish(&plane, directory.path(), &crds, &[class, pool]).await?;
+    let ensure = || xtask::controlplane::ensure(&[Program::Kwok]);
+    let programs = tokio::task::spawn_blocking(ensure).await??;
+    let kubeconfig = plane.kubeconfig().display().to_string();
+    let kubelets = TempDir::new()?;
+    let kwok = start_kwok(&programs, kubelets.path(), &kubeconfig)?;
     let arguments = [
         "run".to_owned(),
-        format!("--kubeconfig={}", plane.kubeconfig().display()),
+        format!("--kubeconfig={kubeconfig}"),
         "--leader-elect=false".to_owned(),
         "--health-probe-bind-address=0".to_owned(),
         "--metrics-bind-address=0".to_owned(),
     ];
     Ok(Contestant {
         controller: Process::start("joiner", directory.path(), program, &arguments)?,
-        _kubelets: None,
-        _directories: vec![directory],
+        _kubelets: kwok,
+        _directories: vec![directory, kubelets],
         plane,
     })
+}
+
+/// Kubelets for whatever nodes there are: the same for both.
+fn start_kwok(programs: &Path, at: &Path, kubeconfig: &str) -> Result<Process> {
+    let mut arguments = vec![
+        format!("--kubeconfig={kubeconfig}"),
+        "--manage-all-nodes=true".to_owned(),
+        "--node-lease-duration-seconds=40".to_owned(),
+    ];
+    let stages = stages()?;
+    let stages = stages.iter();
+    arguments.extend(stages.map(|file| format!("--config={}", file.display())));
+    let kwok = programs.join(Program::Kwok.file_name());
+    Process::start("kwok", at, &kwok, &arguments)
 }
 
 async fn enter_karpenter(plane: ControlPlane, catalogue: &Path) -> Result<Contestant> {
@@ -140,22 +161,7 @@ async fn enter_karpenter(plane: ControlPlane, catalogue: &Path) -> Result<Contes
     furnish(&plane, directory.path(), &crds, &[class, pool]).await?;
     let kubeconfig = plane.kubeconfig().display().to_string();
     let kubelets = TempDir::new()?;
-    let mut arguments = vec![
-        format!("--kubeconfig={kubeconfig}"),
-        "--manage-all-nodes=true".to_owned(),
-        "--node-lease-duration-seconds=40".to_owned(),
-    ];
-    arguments.extend(
-        stages()?
-            .iter()
-            .map(|file| format!("--config={}", file.display())),
-    );
-    let kwok = Process::start(
-        "kwok",
-        kubelets.path(),
-        &programs.join(Program::Kwok.file_name()),
-        &arguments,
-    )?;
+    let kwok = start_kwok(&programs, kubelets.path(), &kubeconfig)?;
     let karpenter = programs.join(Program::KarpenterKwok.file_name());
     let arguments = [
         format!("KUBECONFIG={kubeconfig}"),
@@ -169,7 +175,7 @@ async fn enter_karpenter(plane: ControlPlane, catalogue: &Path) -> Result<Contes
     let env = Path::new("/usr/bin/env");
     Ok(Contestant {
         controller: Process::start("karpenter", directory.path(), env, &arguments)?,
-        _kubelets: Some(kwok),
+        _kubelets: kwok,
         _directories: vec![directory, kubelets],
         plane,
     })

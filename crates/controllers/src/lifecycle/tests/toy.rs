@@ -108,6 +108,7 @@ pub(super) fn pod(name: &str) -> PodRecord {
         claims: Vec::new(),
         terminal: false,
         unschedulable: false,
+        tried: None,
         preempting: false,
         nominated: false,
         owner: Owner::Other,

@@ -14,7 +14,7 @@ use k8s_openapi::api::apps::v1 as apps;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 
-use super::{DoNotDisrupt, NOMINATOR, Owner, PodKey, PodRecord, Specs, pod_requests};
+use super::{DoNotDisrupt, NOMINATOR, Owner, PodKey, PodRecord, Specs, Tried, pod_requests};
 use crate::record::annotations;
 use crate::view::version;
 
@@ -62,6 +62,8 @@ pub fn lower_pod(pod: core::Pod, specs: &mut Specs) -> PodRecord {
         .nominated_node_name
         .is_some_and(|name| !name.is_empty());
     let by_us = nominated && by_us(metadata.managed_fields.as_deref().unwrap_or_default());
+    let unschedulable =
+        condition("PodScheduled").filter(|one| one.reason.as_deref() == Some("Unschedulable"));
     PodRecord {
         tolerates_disruption: untolerated([&disrupted], &lowered.tolerations).is_none(),
         spec: specs.share(lowered),
@@ -83,8 +85,8 @@ pub fn lower_pod(pod: core::Pod, specs: &mut Specs) -> PodRecord {
             .map(Into::into),
         claims,
         terminal: matches!(phase, "Failed" | "Succeeded"),
-        unschedulable: condition("PodScheduled")
-            .is_some_and(|one| one.reason.as_deref() == Some("Unschedulable")),
+        unschedulable: unschedulable.is_some(),
+        tried: unschedulable.and_then(|one| tried(one.message.as_deref()?)),
         preempting: nominated && !by_us,
         nominated: nominated && by_us,
         owner: owner(metadata.owner_references.as_deref().unwrap_or_default()),
@@ -106,6 +108,22 @@ pub fn lower_pod(pod: core::Pod, specs: &mut Specs) -> PodRecord {
             .resource_claims
             .is_some_and(|claims| !claims.is_empty()),
     }
+}
+
+/// Reads "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) had untolerated taint(s). …".
+fn tried(message: &str) -> Option<Tried> {
+    let (nodes, why) = message
+        .strip_prefix("0/")?
+        .split_once(" nodes are available")?;
+    let tainted = why
+        .trim_start_matches(':')
+        .split(", ")
+        .filter(|one| one.contains("untolerated taint"))
+        .filter_map(|one| one.split_whitespace().next()?.parse::<usize>().ok());
+    Some(Tried {
+        nodes: nodes.parse().ok()?,
+        tainted: tainted.sum(),
+    })
 }
 
 /// Whether it was us who wrote where a pod should go.
@@ -432,6 +450,28 @@ mod tests {
             serde_json::from_value(value).unwrap(),
             &mut Specs::default(),
         )
+    }
+
+    #[test]
+    fn what_the_scheduler_has_tried_is_read_from_its_words() {
+        let all = |nodes, tainted| Some(Tried { nodes, tainted });
+        for (said, expected) in [
+            (
+                "0/2 nodes are available: 2 Insufficient cpu. preemption: 0/2 nodes are available: none.",
+                all(2, 0),
+            ),
+            (
+                "0/9 nodes are available: 3 Insufficient cpu, 6 node(s) had untolerated taint(s).",
+                all(9, 6),
+            ),
+            (
+                "0/4 nodes are available: 1 node(s) had untolerated taint {a: b}, 2 node(s) had untolerated taint {c: }.",
+                all(4, 3),
+            ),
+            ("no nodes available to schedule pods", None),
+        ] {
+            assert_eq!(tried(said), expected, "{said}");
+        }
     }
 
     fn pending(extra: &serde_json::Value) -> PodRecord {

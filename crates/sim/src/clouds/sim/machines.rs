@@ -89,7 +89,7 @@ impl Machines {
         };
         let taken = life.map(|life| now.saturating_add(signed(life)).unwrap_or(Timestamp::MAX));
         let sold = Sold {
-            spec: node_spec(&machine, request, options.ready_after),
+            spec: node_spec(&machine, request, options),
             machine: machine.clone(),
             boots: (draw >= options.stillborn_percent).then(|| later(now, boot)),
             booted: false,
@@ -310,7 +310,7 @@ fn machine(
     }
 }
 
-fn node_spec(machine: &Machine, request: &LaunchRequest, ready_after: Duration) -> NodeSpec {
+fn node_spec(machine: &Machine, request: &LaunchRequest, options: &SimCloudOptions) -> NodeSpec {
     let mut spec = NodeSpec::named(&*request.name)
         .label(labels::INSTANCE_TYPE, &machine.instance_type)
         .label(labels::ZONE, &machine.zone)
@@ -334,7 +334,8 @@ fn node_spec(machine: &Machine, request: &LaunchRequest, ready_after: Duration) 
     spec.taints.push(taint(&unregistered));
     spec.capacity = amounts(&machine.capacity);
     spec.allocatable = amounts(&machine.allocatable);
-    spec.ready_after = signed(ready_after);
+    spec.ready_after = signed(options.ready_after);
+    spec.annotations.clone_from(&options.annotations);
     spec
 }
 
