@@ -34,6 +34,8 @@ const LOOK: Duration = Duration::from_secs(30);
 const SETTLE: Duration = Duration::from_mins(100);
 /// How long users look on while their own disruption budgets hold up what is to go.
 const LOOK_ON: Duration = Duration::from_mins(30);
+/// How long after the storm nobody is behind any more.
+const BEHIND: Duration = Duration::from_mins(5);
 /// Nothing written for so long is rest: longer than the longest wait of any loop of Joiner.
 const QUIET: Duration = Duration::from_mins(11);
 /// How long rest is watched.
@@ -321,15 +323,31 @@ impl World {
         }
     }
 
+    /// Whoever was behind when the storm ended may have bought on the pools' old terms since.
+    fn end_mortals(&self) {
+        let mortals = |wish: &&Wish| matches!(wish, Wish::DeleteMortal(_));
+        for wish in self.scenario.end.iter().filter(mortals) {
+            self.wish(wish);
+        }
+    }
+
     /// Waits until nothing is open and nothing is written any more.
     async fn settle(&self) {
         let end = Instant::now() + SETTLE;
         let mut budgets = Some(Instant::now() + LOOK_ON);
+        let mut mortals = Some(Instant::now() + BEHIND);
         loop {
             tokio::time::sleep(LOOK).await;
             self.look();
             if !self.auditor.clean() {
                 return;
+            }
+            if let Some(at) = mortals {
+                if Instant::now() >= at {
+                    mortals = None;
+                    self.end_mortals();
+                }
+                continue;
             }
             let quiet = self.auditor.quiet_for(self.now()) >= QUIET;
             if quiet && self.auditor.open().is_empty() {
