@@ -159,6 +159,8 @@ pub struct Context {
     pub decide: Arc<dyn Decide>,
     /// Held from looking at limits until the machine objects are written, so that limits are exact.
     pub purchasing: Mutex<()>,
+    /// Written while machines are bought until it is remembered for which pods; a node may be quicker than that.
+    pub selling: RwLock<()>,
     /// Read while the scheduler is told who goes to a node; written while that node opens to pods.
     pub opening: RwLock<()>,
     /// Bounds how many pods are written to at once, and with that the connections that are held open.
@@ -259,6 +261,12 @@ impl Context {
         };
         self.events_for(&machine.key)
             .say(&about, severity, reason, message);
+    }
+
+    /// Decides where waiting pods go, and what to buy for them.
+    pub async fn provide(&self, problem: Problem) -> Option<(Problem, Plan)> {
+        let provision = |decide: &dyn Decide, problem: &Problem| decide.provision(problem);
+        self.decide(problem, provision).await
     }
 
     /// Decides.

@@ -32,6 +32,8 @@ use crate::{buffers, disrupt, gc, interruption, pools, prices, repair, selfcheck
 
 /// How soon after a change of terms a new plan is made.
 const TERMS: Duration = Duration::from_secs(1);
+/// How often a machine is looked at because of the pods on its node, while it stays.
+const GUESTS: Duration = Duration::from_secs(1);
 /// How often it is measured how full the nodes are: more often than anybody asks, seldom enough for 50,000 pods.
 const MEASURED: Duration = Duration::from_secs(10);
 
@@ -108,6 +110,7 @@ impl Engine {
             learned: crate::learn::Learned::default(),
             served: crate::provision::Served::default(),
             purchasing: tokio::sync::Mutex::default(),
+            selling: tokio::sync::RwLock::default(),
             opening: tokio::sync::RwLock::default(),
             pens: tokio::sync::Semaphore::new(PENS),
             queue: crate::lifecycle::queue::Queue::default(),
@@ -346,6 +349,7 @@ impl Dispatcher {
                     self.context.queue.add(key);
                     self.refill();
                 }
+                Touched::Guest(key) => self.guest(key),
                 Touched::Room => self.refill(),
                 Touched::Node(name) => self.node(&name),
                 Touched::Pending(pod) => self.batch.add(pod),
@@ -398,6 +402,22 @@ impl Dispatcher {
         if !self.context.view.read().rooms.is_empty() {
             self.batch.again(TERMS);
         }
+    }
+
+    /// Pods come and go all the time. Only to a machine that goes itself is every one of them news.
+    fn guest(&self, key: Key) {
+        let leaving = {
+            let world = self.context.view.read();
+            let machine = world.machines.get(&key);
+            machine.is_some_and(|machine| machine.deleting.is_some())
+        };
+        if leaving {
+            self.context.queue.add(key);
+            self.batch.again(TERMS);
+        } else {
+            self.context.queue.add_at(key, Instant::now() + GUESTS);
+        }
+        self.refill();
     }
 
     fn machine(&self, key: &Key) {

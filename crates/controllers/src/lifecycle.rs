@@ -123,8 +123,13 @@ pub enum Step {
         /// This very one.
         uid: Name,
     },
-    /// Ask pods to leave, each by a request of its own, all at a time: which ones, and that very one of the name.
-    Evict(Vec<(PodKey, Name)>),
+    /// Ask pods to leave, each by a request of its own, all at a time.
+    Evict {
+        /// Which ones, and that very one of the name.
+        pods: Vec<(PodKey, Name)>,
+        /// How large they are beside others.
+        size: i32,
+    },
     /// Make a pod leave.
     DeletePod {
         /// Which.
@@ -161,6 +166,8 @@ pub struct Observed {
     pub pods: Vec<Arc<PodRecord>>,
     /// Those of them, by identity, whose new place is a machine that was bought for them.
     pub pioneers: BTreeSet<Name>,
+    /// Somewhere a pod waits for the scheduler to look at it.
+    pub pods_to_bind: bool,
     /// Volumes that are attached to its node and must not be.
     pub attached: Vec<Name>,
     /// How long its pool lets a node be quiet before it may go to save money; `None` for never.

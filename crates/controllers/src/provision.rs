@@ -5,8 +5,10 @@ mod nominate;
 mod offers;
 mod reasons;
 mod served;
+mod spare;
 mod statics;
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +16,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::stream;
 use joiner_core::name::Name;
-use joiner_core::plan::{Launch, Plan};
+use joiner_core::plan::{Launch, Plan, PodRef};
 use joiner_core::problem::{Pod, Problem};
 use tokio::time::Instant;
 use tracing::{info, warn};
@@ -22,11 +24,12 @@ use tracing::{info, warn};
 pub(crate) use batch::Batch;
 pub(crate) use nominate::nominate;
 pub(crate) use offers::{choose, offers};
+use served::Sold;
 pub(crate) use served::{Ground, Served};
 
 use crate::clients::WriteError;
 use crate::clock;
-use crate::context::{Context, Decide, Mode};
+use crate::context::{Context, Mode};
 use crate::events::Severity;
 use crate::limits;
 use crate::record::{MachineRecord, NewMachine, PoolRecord};
@@ -97,11 +100,12 @@ async fn round(context: &Context, known: &mut Thought) -> Outcome {
     let now = context.now();
     hold_what_does_not_help(context, now);
     nominate::take_back(context, now).await;
-    let snapshot = {
+    let mut snapshot = {
         let world = context.view.read();
         let terms = crate::terms::terms(context, &world, now);
         world.problem(&terms, now)
     };
+    spare::add(&mut snapshot);
     context
         .metrics
         .ignored
@@ -125,18 +129,14 @@ async fn round(context: &Context, known: &mut Thought) -> Outcome {
     let recalled = known.recall(&problem).cloned();
     let decided = match recalled {
         Some(plan) => Some((problem, plan)),
-        None => {
-            context
-                .decide(problem, |decide: &dyn Decide, problem| {
-                    decide.provision(problem)
-                })
-                .await
-        }
+        None => context.provide(problem).await,
     };
-    let Some((problem, plan)) = decided else {
+    let Some((problem, mut plan)) = decided else {
         return Outcome::Unfinished;
     };
+    spare::forget(&problem, &mut plan);
     context.metrics.planned(started.elapsed());
+    let selling = context.selling.write().await;
     let made = if context.settings.mode == Mode::ObserveOnly {
         info!(
             launches = plan.launches.len(),
@@ -147,7 +147,8 @@ async fn round(context: &Context, known: &mut Thought) -> Outcome {
     } else {
         launch(context, &problem, &plan.launches, "provisioned", None).await
     };
-    remember(context, &plan, &pending, &made);
+    remember(context, &problem, &plan, &pending, &made);
+    drop(selling);
     tell(context, &problem, &plan, &pending, &made, &machines);
     crate::buffers::judge(context, &problem, &plan).await;
     let complete = made.len() == plan.launches.len() && plan.unplaced.is_empty();
@@ -196,19 +197,38 @@ fn hold_what_does_not_help(context: &Context, now: jiff::Timestamp) {
 /// Remembers which pods machines were bought for.
 fn remember(
     context: &Context,
+    problem: &Problem,
     plan: &Plan,
     pending: &[Option<crate::view::pods::PodKey>],
     made: &BTreeMap<usize, MachineRecord>,
 ) {
     let world = context.view.read();
-    let sold = made.iter().filter_map(|(position, machine)| {
+    let machines = made.iter().filter_map(|(position, machine)| {
         let launch = plan.launches.get(*position)?;
-        let pods = launch.pods.iter();
-        let pods = pods
-            .filter_map(|pod| reasons::pod_key(pod, pending))
-            .filter_map(|key| Some((world.pods.get(&key)?.uid.clone(), key)))
-            .collect();
-        Some((machine.key.clone(), launch.pool.clone(), pods))
+        let pods = launch.pods.iter().filter_map(|pod| {
+            let key = reasons::pod_key(pod, pending)?;
+            Some((world.pods.get(&key)?.uid.clone(), key, *pod))
+        });
+        Some((machine, launch, pods.collect::<Vec<_>>()))
+    });
+    let mut machines: Vec<_> = machines.collect();
+    machines.sort_by_key(|(_, _, pods)| Reverse(pods.len()));
+    // Pods of one machine go there because all other room is taken. Those of a few may because there is room for more.
+    let room = spare::room(problem);
+    let free = |rank: usize, pod: &PodRef| match &room {
+        Some(room) => rank <= spare::COUNT as usize && problem.pod(*pod).is_some_and(room),
+        None => rank == 0,
+    };
+    let machines = machines.into_iter().enumerate();
+    let sold = machines.map(|(rank, (machine, launch, pods))| Sold {
+        machine: machine.key.clone(),
+        pool: launch.pool.clone(),
+        pods: pods.iter().map(|(uid, _, _)| uid.clone()).collect(),
+        told: pods
+            .into_iter()
+            .filter(|(_, _, pod)| !free(rank, pod))
+            .map(|(uid, key, _)| (uid, key))
+            .collect(),
     });
     context.served.sold(sold.collect());
 }
@@ -225,7 +245,7 @@ fn tell(
     let now = context.now();
     let window = window(context);
     let until = clock::after(now, (window.max * 2).max(Duration::from_secs(10)));
-    let real = |pods: &[joiner_core::plan::PodRef]| {
+    let real = |pods: &[PodRef]| {
         pods.iter()
             .any(|pod| reasons::pod_key(pod, pending).is_some())
     };

@@ -32,8 +32,10 @@ use pods::PodKey;
 /// Something that changed, for those who wait for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Touched {
-    /// A machine object, or its node, or a pod on its node.
+    /// A machine object, or its node.
     Machine(Key),
+    /// A pod on the node of a machine.
+    Guest(Key),
     /// A node that may belong to a machine that waits for it.
     Node(Name),
     /// A pod that waits for a node.

@@ -115,6 +115,9 @@ fn render(problem: &Problem, standings: &[Candidate], causes: &Causes, trial: Tr
                          to move them",
                         pool.name
                     ),
+                    Some(cost) if cost < price => format!(
+                        "it costs {price} an hour, its pods elsewhere {cost}: too little to move them for"
+                    ),
                     Some(cost) => format!("it costs {price} an hour, its pods elsewhere {cost}"),
                     None => "its pods have no other place".to_owned(),
                 };

@@ -142,10 +142,10 @@ impl Kubelets {
 impl Rack for Kubelets {
     fn boot(&self, spec: NodeSpec) {
         let name = spec.name.clone();
-        if !spec.annotations.contains_key(KWOK) {
+        let machine = Machine::new(spec, self.clock.now());
+        if machine.own() {
             self.needed.send_replace(true);
         }
-        let machine = Machine::new(spec, self.clock.now());
         self.state().machines.insert(name.clone(), machine);
         self.queue.add(Work::Node(name));
     }

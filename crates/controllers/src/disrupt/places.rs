@@ -7,23 +7,16 @@ use joiner_core::name::Name;
 use joiner_core::plan::Home;
 use joiner_core::problem::{NodePhase, Problem};
 
-use crate::context::{Context, Decide};
+use crate::context::Context;
 use crate::record::{Key, MachineRecord};
 
-/// How many pods of a machine would find no place on what is in use now, if it went.
-pub(super) async fn lacking(context: &Context, machine: &MachineRecord) -> usize {
+/// How many pods of a machine would find no place on what is in use now, if it went; `None` if that cannot be told.
+pub(super) async fn lacking(context: &Context, machine: &MachineRecord) -> Option<usize> {
     let Some(node) = &machine.status.node else {
-        return 0;
+        return Some(0);
     };
     let problem = without(context, &machine.key, node);
-    let decided = context
-        .decide(problem, |decide: &dyn Decide, problem| {
-            decide.provision(problem)
-        })
-        .await;
-    let Some((problem, plan)) = decided else {
-        return 0;
-    };
+    let (problem, plan) = context.provide(problem).await?;
     let own = |home: Home| match home {
         Home::Node(index) => {
             let at = usize::try_from(index).ok();
@@ -33,7 +26,7 @@ pub(super) async fn lacking(context: &Context, machine: &MachineRecord) -> usize
         Home::Pending => false,
     };
     let homeless = plan.unplaced.iter().flat_map(|one| &one.pods);
-    homeless.filter(|pod| own(pod.home)).count()
+    Some(homeless.filter(|pod| own(pod.home)).count())
 }
 
 /// The cluster with nothing but what is in use, in which this node goes and those that wait for their turn do not yet.

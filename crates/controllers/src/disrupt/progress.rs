@@ -189,8 +189,10 @@ async fn finish(context: &Context, intent: &Intent, open: &[&Arc<MachineRecord>]
         let lacking = if turns.applies(machine) {
             places::lacking(context, machine).await
         } else {
-            0
+            Some(0)
         };
+        // It is asked again when the next second comes.
+        let Some(lacking) = lacking else { return };
         if lacking > 0 {
             let why = format!("{lacking} of its pods would have no place any more");
             info!(machine = %machine.key, %why, "stays after all");

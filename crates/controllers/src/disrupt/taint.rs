@@ -1,7 +1,7 @@
 //! Keeping new pods away from a node, and looking at those that are there where the answer cannot be stale.
 
 use joiner_core::taints::{Effect, Taint};
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams};
 
@@ -9,7 +9,7 @@ use crate::clients::WriteError;
 use crate::context::Context;
 use crate::lifecycle::NodeChange;
 use crate::view::nodes::{NodeRecord, lower_node};
-use crate::view::pods::{DISRUPTED, Owner, PodRecord, Specs, lower_pod};
+use crate::view::pods::{DISRUPTED, LeanPod, Owner, PodRecord, Specs, lower_pod};
 
 /// Whether a node keeps new pods away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,14 +69,14 @@ pub(super) async fn taint(
 
 /// Pods on a node, read where they cannot be stale: whoever was bound before the taint is among them.
 pub(super) async fn live_pods(context: &Context, node: &str) -> Result<Vec<PodRecord>, WriteError> {
-    let api: Api<Pod> = Api::all(context.clients.reads.clone());
+    let api: Api<LeanPod> = Api::all(context.clients.reads.clone());
     let parameters = ListParams::default().fields(&format!("spec.nodeName={node}"));
     let mut specs = Specs::default();
     let pods = api.list(&parameters).await?;
     Ok(pods
         .items
         .into_iter()
-        .map(|pod| lower_pod(pod, &mut specs))
+        .map(|pod| lower_pod(pod.0, &mut specs))
         .collect())
 }
 

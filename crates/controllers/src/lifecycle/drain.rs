@@ -9,12 +9,19 @@ use super::{Observed, Step, Wake};
 use crate::clock;
 use crate::view::nodes::NodeRecord;
 use crate::view::pods::{DISRUPTED, Owner, PodRecord};
+use joiner_core::resources;
 use joiner_core::taints::Effect;
 
 /// How long a drain lasts at least: a pod may have been bound just before the taint was seen.
 const SHORTEST: Duration = Duration::from_secs(3);
 /// How many pods are asked to leave at a time. The API server takes a tenth of a second over each, however idle it is.
 const AT_A_TIME: usize = 16;
+/// How long after larger pods those leave that are half as large: when others have come in the place of the larger ones
+/// and are bound, but not before the first and not after the second.
+const SMALLER_LATER: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(2));
+/// What a core is worth in memory, and a device in cores, when pods are compared by size.
+const MEMORY_PER_CORE: f64 = 2_147_483_648.0;
+const CORES_PER_DEVICE: f64 = 16.0;
 /// How often a drain that waits looks again.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -80,11 +87,19 @@ pub(super) fn next(observed: &Observed, node: &NodeRecord, deadline: Option<Time
         due.sort_by(|one, other| {
             let pioneer = |pod: &PodRecord| observed.pioneers.contains(&pod.uid);
             let first = pioneer(other).cmp(&pioneer(one));
-            share(other, node).total_cmp(&share(one, node)).then(first)
+            volume(other).total_cmp(&volume(one)).then(first)
         });
-        let next = due.into_iter().take(AT_A_TIME);
-        let next = next.map(|pod| (pod.key.clone(), pod.uid.clone()));
-        return Drain::Do(Step::Evict(next.collect()));
+        let size = due.first().map_or(0, |pod| size(pod));
+        if let Some(at) = turn_of(size, observed) {
+            return Drain::Waiting {
+                wake: Wake::At(at),
+                blocked: blocked(observed, group),
+            };
+        }
+        let like = due.into_iter().take_while(|pod| self::size(pod) == size);
+        let next = like.take(AT_A_TIME);
+        let pods = next.map(|pod| (pod.key.clone(), pod.uid.clone())).collect();
+        return Drain::Do(Step::Evict { pods, size });
     }
     let mut wake = clock::after(now, LOOK * 10);
     for pod in group {
@@ -102,14 +117,43 @@ pub(super) fn next(observed: &Observed, node: &NodeRecord, deadline: Option<Time
     }
 }
 
-/// How much of a node a pod takes, of what it takes most of.
-#[expect(clippy::cast_precision_loss, reason = "a share is a float")]
-fn share(pod: &PodRecord, node: &NodeRecord) -> f64 {
-    let shares = pod.spec.requests.iter().map(|(name, amount)| {
-        let all = node.allocatable.get(name).max(1);
-        amount as f64 / all as f64
+/// When to look again whether it is the turn of pods of this size; `None` if it is.
+fn turn_of(size: i32, observed: &Observed) -> Option<Timestamp> {
+    let (last, at) = observed.memory.left?;
+    let since = clock::since(observed.now, at);
+    let (soonest, latest) = SMALLER_LATER;
+    if last <= size || since >= latest {
+        None
+    } else if since < soonest {
+        Some(clock::after(at, soonest))
+    } else {
+        let again = clock::after(observed.now, LOOK / 20);
+        observed.pods_to_bind.then_some(again)
+    }
+}
+
+/// How large a pod is beside others, on whatever node: in cores, or what is as dear as one.
+#[expect(clippy::cast_precision_loss, reason = "for comparison only")]
+fn volume(pod: &PodRecord) -> f64 {
+    let volumes = pod.spec.requests.iter().map(|(name, amount)| {
+        let amount = amount as f64;
+        match &**name {
+            resources::CPU => amount / 1000.0,
+            resources::MEMORY => amount / MEMORY_PER_CORE,
+            resources::PODS | resources::EPHEMERAL_STORAGE => 0.0,
+            _ => amount * CORES_PER_DEVICE,
+        }
     });
-    shares.fold(0.0, f64::max)
+    volumes.fold(0.0, f64::max)
+}
+
+/// One less for every halving.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "small, and nothing is as small as `as` makes it"
+)]
+fn size(pod: &PodRecord) -> i32 {
+    volume(pod).log2().floor() as i32
 }
 
 /// When a pod is made to leave so that it is gone by the deadline.

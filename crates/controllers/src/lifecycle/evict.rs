@@ -49,17 +49,19 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Asks pods to leave, all at a time.
+    /// Asks pods of one size to leave, all at a time.
     pub(super) async fn evict(
         &mut self,
         machine: &MachineRecord,
         pods: Vec<(PodKey, Name)>,
+        size: i32,
     ) -> Result<(), WriteError> {
         let context = self.context;
         let asked = pods
             .iter()
             .map(|(pod, uid)| ask(context, machine, pod, uid));
         let answers = futures::future::join_all(asked).await;
+        self.memory.left = Some((size, context.now()));
         let mut done = Ok(());
         for ((_, uid), answer) in pods.iter().zip(answers) {
             if answer == Err(WriteError::NotLeader) {

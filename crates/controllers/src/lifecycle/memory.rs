@@ -77,6 +77,8 @@ pub struct Memory {
     pub drain_began: Option<Timestamp>,
     /// Evictions under way, by pod identity.
     pub evictions: BTreeMap<Name, Eviction>,
+    /// How large the pods were that were last asked to leave, and when.
+    pub left: Option<(i32, Timestamp)>,
     /// When the node's labels were last put right.
     pub repaired: Option<Timestamp>,
 }

@@ -1,6 +1,5 @@
 //! Everything that the next step of a machine depends on, gathered from the view.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -55,7 +54,10 @@ impl Worker<'_> {
             .as_deref()
             .or(joined)
             .unwrap_or_default();
-        let pods: Vec<_> = world.pods_on(node).cloned().collect();
+        // Who is there matters when they have to leave.
+        let leaves = machine.deleting.is_some();
+        let pods = world.pods_on(node).filter(|_| leaves).cloned();
+        let pods: Vec<_> = pods.collect();
         let attached = attached(&world, node, &pods, now);
         // Those of pods that are gone do no harm until they outnumber the others.
         if self.memory.evictions.len() > pods.len() {
@@ -63,19 +65,14 @@ impl Worker<'_> {
                 .evictions
                 .retain(|uid, _| pods.iter().any(|pod| pod.uid == *uid));
         }
-        if machine.deleting.is_some() && self.memory.drain_began.is_none() {
+        if leaves && self.memory.drain_began.is_none() {
             self.memory.drain_began = Some(now);
         }
         if !nodes.is_empty() {
             self.memory.joined.get_or_insert(now);
         }
-        let pioneers = match machine.deleting {
-            Some(_) => self
-                .context
-                .served
-                .pioneers(pods.iter().map(|pod| &pod.uid)),
-            None => BTreeSet::new(),
-        };
+        let served = &self.context.served;
+        let pioneers = served.pioneers(pods.iter().map(|pod| &pod.uid));
         let pool = machine.pool.as_ref().and_then(|pool| world.pool(pool));
         Observed {
             now,
@@ -89,6 +86,7 @@ impl Worker<'_> {
             nodes,
             pods,
             pioneers,
+            pods_to_bind: leaves && world.has_pods_to_bind(),
             attached,
             within_limits: machine.tried() == 0 || within_limits(&world, machine),
             memory: self.memory.clone(),

@@ -55,7 +55,7 @@ impl Worker<'_> {
                 self.context.view.note_node(lower_node(node));
                 Ok(())
             }
-            Step::Evict(pods) => self.evict(machine, pods).await,
+            Step::Evict { pods, size } => self.evict(machine, pods, size).await,
             Step::DeletePod {
                 pod,
                 uid,

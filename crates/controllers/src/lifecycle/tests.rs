@@ -3,14 +3,18 @@
 mod crashes;
 mod toy;
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use joiner_core::problem::PodSpec;
+use joiner_core::resources;
 use joiner_core::taints::{Effect, Taint};
 use joiner_providers::{MachineState, ProviderError};
 
 use super::{Cause, ProviderAnswer, Step, Wake};
+use crate::clock;
 use crate::record::{Truth, annotations, kinds};
-use crate::view::pods::{DISRUPTED, DoNotDisrupt};
+use crate::view::pods::{DISRUPTED, DoNotDisrupt, PodRecord};
 use toy::{Toy, pod};
 
 #[test]
@@ -238,6 +242,53 @@ fn a_budget_that_forbids_it_is_named_until_the_grace_period_ends() {
         "{:?}",
         toy.log
     );
+}
+
+/// A pod that asks for so many thousandths of a core.
+fn sized(name: &str, milli: i64) -> PodRecord {
+    let mut spec = PodSpec::default();
+    spec.requests.set(resources::CPU, milli);
+    PodRecord {
+        spec: Arc::new(spec),
+        ..pod(name)
+    }
+}
+
+#[test]
+fn small_pods_leave_when_larger_ones_have_found_their_places() {
+    let mut toy = Toy::new();
+    toy.run_until(|toy| toy.machine().initialized());
+    toy.pods = vec![
+        sized("small", 100),
+        sized("large", 2000),
+        sized("big", 3000),
+    ];
+    toy.delete();
+    toy.run_until(|toy| toy.pods.len() < 3);
+    let asked = toy.now;
+    let last: Vec<&str> = toy.pods.iter().map(|pod| &*pod.uid).collect();
+    assert_eq!(last, ["small"], "of one size, both at a time");
+    toy.run_until(|toy| toy.pods.is_empty());
+    let waited = clock::since(toy.now, asked);
+    assert!(waited >= Duration::from_millis(200), "{waited:?}");
+    let evictions = toy.log.iter().filter(|line| line.starts_with("evict"));
+    let order: Vec<&str> = evictions.map(String::as_str).collect();
+    let expected = ["big", "large", "small"].map(|name| format!("evict default/{name}"));
+    assert_eq!(order, expected);
+}
+
+#[test]
+fn pods_that_nobody_binds_hold_a_drain_up_for_two_seconds_only() {
+    let mut toy = Toy::new();
+    toy.run_until(|toy| toy.machine().initialized());
+    toy.pods = vec![sized("small", 100), sized("large", 2000)];
+    toy.pods_to_bind = true;
+    toy.delete();
+    toy.run_until(|toy| toy.pods.len() == 1);
+    let asked = toy.now;
+    toy.run_until(|toy| toy.pods.is_empty());
+    let waited = clock::since(toy.now, asked).as_millis();
+    assert!((2000..2500).contains(&waited), "{waited}");
 }
 
 #[test]

@@ -10,7 +10,6 @@ use futures::StreamExt as _;
 use futures::stream;
 use jiff::Timestamp;
 use joiner_core::name::Name;
-use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
@@ -21,7 +20,7 @@ use tracing::{debug, warn};
 use crate::clients::WriteError;
 use crate::context::{Context, PENS};
 use crate::record::Key;
-use crate::view::pods::{NOMINATOR, PodKey};
+use crate::view::pods::{LeanPod, NOMINATOR, PodKey};
 
 /// How long to wait for the other machines of a purchase, and how often to look for them.
 const OTHERS: Duration = Duration::from_millis(1500);
@@ -37,15 +36,14 @@ pub(crate) async fn nominate<'c>(
     machine: &Key,
     node: &Name,
 ) -> Option<RwLockWriteGuard<'c, ()>> {
-    let pods = context.served.tell(machine);
-    if pods.is_empty() {
-        return None;
-    }
+    drop(context.selling.read().await);
+    // From before it is known that they are told of until they are.
+    let telling = context.opening.read().await;
+    let pods = context.served.tell(machine)?;
     let patience = Instant::now() + OTHERS;
     while context.served.others_untold(machine) && Instant::now() < patience {
         tokio::time::sleep(LOOK).await;
     }
-    let telling = context.opening.read().await;
     let waiting: Vec<(Name, PodKey)> = {
         let world = context.view.read();
         let waits = |(uid, key): &(Name, PodKey)| {
@@ -84,7 +82,7 @@ async fn write(context: &Context, pods: Vec<(Name, PodKey)>, node: &Value) {
     let refused = stream::iter(pods)
         .map(|(uid, pod)| async move {
             let _turn = context.pens.acquire().await.ok()?;
-            let api: Api<Pod> = Api::namespaced(context.clients.writes.clone(), &pod.namespace);
+            let api: Api<LeanPod> = Api::namespaced(context.clients.writes.clone(), &pod.namespace);
             let patch = json!({
                 "metadata": {"uid": uid},
                 "status": {"nominatedNodeName": node},

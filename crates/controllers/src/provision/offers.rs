@@ -6,7 +6,7 @@ use joiner_core::plan::{Launch, Purchase};
 use joiner_core::problem::{Limits, Pod, PodSpec, Pool, Problem};
 use joiner_core::resources::{PODS, Resources};
 
-use crate::context::{Context, Decide};
+use crate::context::Context;
 use crate::record::{MachineRecord, MetadataChange, Offer, annotations};
 use crate::terms::{base_catalog, terms};
 
@@ -109,11 +109,7 @@ pub(crate) async fn choose(context: &Context, machine: &MachineRecord) -> Option
         ..Pool::default()
     };
     let problem = single(context, catalog, pool, machine.requests.clone());
-    let (problem, plan) = context
-        .decide(problem, |decide: &dyn Decide, problem| {
-            decide.provision(problem)
-        })
-        .await?;
+    let (problem, plan) = context.provide(problem).await?;
     let launch = plan.launches.first()?;
     let text = serde_json::to_string(&offers(&problem, launch)).ok()?;
     let mut change = MetadataChange::annotation(annotations::OFFERS, Some(text.into()));

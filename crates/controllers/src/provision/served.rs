@@ -21,11 +21,11 @@ pub(super) const PATIENCE: usize = 2;
 struct Sale {
     pool: Name,
     /// By identity.
-    pods: BTreeMap<Name, PodKey>,
+    pods: BTreeSet<Name>,
     /// The purchase that it was part of.
     purchase: u64,
-    /// Its pods are yet to be told to the scheduler.
-    untold: bool,
+    /// What the scheduler is yet to be told.
+    untold: Option<BTreeMap<Name, PodKey>>,
     in_use: Option<Timestamp>,
     /// Version of its node when it opened.
     opened: Option<u64>,
@@ -39,6 +39,17 @@ impl Sale {
         self.in_use
             .is_some_and(|since| clock::since(now, since) >= GRACE)
     }
+}
+
+/// A machine that was bought.
+#[derive(Debug)]
+pub(super) struct Sold {
+    pub(super) machine: Key,
+    pub(super) pool: Name,
+    /// The pods that it is for, by identity.
+    pub(super) pods: BTreeSet<Name>,
+    /// Those that the scheduler should be told of.
+    pub(super) told: BTreeMap<Name, PodKey>,
 }
 
 /// What is on its way.
@@ -86,23 +97,23 @@ impl Served {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Machines were bought for pods, each for these. If there are several, which pod goes where matters.
-    pub(super) fn sold(&self, machines: Vec<(Key, Name, BTreeMap<Name, PodKey>)>) {
+    /// Machines were bought for pods. If there are several, which pod goes where matters.
+    pub(super) fn sold(&self, machines: Vec<Sold>) {
         let mut state = self.state();
         state.purchases += 1;
         let purchase = state.purchases;
         let several = machines.len() > 1;
-        for (machine, pool, pods) in machines {
+        for one in machines {
             let sale = Sale {
-                pool,
-                pods,
+                pool: one.pool,
+                pods: one.pods,
                 purchase,
-                untold: several,
+                untold: several.then_some(one.told),
                 in_use: None,
                 opened: None,
                 refused: BTreeSet::new(),
             };
-            state.sales.insert(machine, sale);
+            state.sales.insert(one.machine, sale);
         }
     }
 
@@ -113,7 +124,7 @@ impl Served {
             return false;
         };
         let mut others = state.sales.values();
-        others.any(|one| one.purchase == own.purchase && one.untold)
+        others.any(|one| one.purchase == own.purchase && one.untold.is_some())
     }
 
     /// Pods of nodes that leave have room on a machine.
@@ -167,21 +178,15 @@ impl Served {
             .map(|(pod, place)| (pod.clone(), place.machine.clone()))
             .collect();
         for (machine, sale) in state.sales.iter().filter(|(_, sale)| !sale.late(now)) {
-            let pods = sale.pods.keys().filter(|pod| !sale.refused.contains(*pod));
+            let pods = sale.pods.difference(&sale.refused);
             promises.extend(pods.map(|pod| (pod.clone(), machine.clone())));
         }
         promises
     }
 
     /// The pods that the scheduler should be told to put on this machine, once.
-    pub(crate) fn tell(&self, machine: &Key) -> BTreeMap<Name, PodKey> {
-        match self.state().sales.get_mut(machine) {
-            Some(sale) if sale.untold => {
-                sale.untold = false;
-                sale.pods.clone()
-            }
-            _ => BTreeMap::new(),
-        }
+    pub(crate) fn tell(&self, machine: &Key) -> Option<BTreeMap<Name, PodKey>> {
+        self.state().sales.get_mut(machine)?.untold.take()
     }
 
     /// Forgets pods that neither wait nor have yet to leave; tells which pools do not help theirs. Of pods that wait it is
@@ -197,10 +202,10 @@ impl Served {
         let all = &mut state.sales;
         all.retain(|_, sale| {
             let before = sale.pods.len();
-            sale.pods.retain(|pod, _| waiting.contains_key(pod));
+            sale.pods.retain(|pod| waiting.contains_key(pod));
             if let Some(opened) = sale.opened {
                 let tried = |pod: &&Name| waiting.get(*pod).copied().flatten() > Some(opened);
-                sale.refused = sale.pods.keys().filter(tried).cloned().collect();
+                sale.refused = sale.pods.iter().filter(tried).cloned().collect();
             }
             // The scheduler is at it: whoever is next in its queue gets as long as the first.
             if sale.pods.len() < before && !sale.late(now) {
@@ -211,7 +216,7 @@ impl Served {
         let mut counts: BTreeMap<(Name, Name), usize> = BTreeMap::new();
         for sale in all.values() {
             let missed = |pod: &&Name| sale.late(now) || sale.refused.contains(*pod);
-            for pod in sale.pods.keys().filter(missed) {
+            for pod in sale.pods.iter().filter(missed) {
                 *counts.entry((sale.pool.clone(), pod.clone())).or_default() += 1;
             }
         }
@@ -257,21 +262,23 @@ mod tests {
         }
     }
 
+    fn sold(machine: &str, pods: &[&str]) -> Sold {
+        let told = pods.iter().map(|name| {
+            let (namespace, name) = ("default".into(), Name::from(*name));
+            (name.clone(), PodKey { namespace, name })
+        });
+        Sold {
+            machine: key(machine),
+            pool: "pool".into(),
+            pods: pods.iter().map(|name| Name::from(*name)).collect(),
+            told: told.collect(),
+        }
+    }
+
     /// A machine that was bought for pods, in use since the epoch.
     fn served(pods: &[&str]) -> Served {
         let served = Served::default();
-        let pods = pods.iter().map(|name| {
-            let key = PodKey {
-                namespace: "default".into(),
-                name: (*name).into(),
-            };
-            (Name::from(*name), key)
-        });
-        let none = BTreeMap::new();
-        served.sold(vec![
-            (key("m"), "pool".into(), pods.collect()),
-            (key("other"), "pool".into(), none),
-        ]);
+        served.sold(vec![sold("m", pods), sold("other", &[])]);
         served
     }
 
@@ -335,10 +342,13 @@ mod tests {
     #[test]
     fn the_scheduler_is_told_once_and_of_all_machines_of_a_purchase() {
         let served = served(&["a"]);
-        assert_eq!(served.tell(&key("m")).len(), 1);
-        assert!(served.tell(&key("m")).is_empty());
+        let told: Vec<Name> = served.tell(&key("m")).unwrap().into_keys().collect();
+        assert_eq!(told, ["a".into()]);
+        assert_eq!(served.tell(&key("m")), None);
         assert!(served.others_untold(&key("m")));
-        served.tell(&key("other"));
+        assert_eq!(served.tell(&key("other")), Some(BTreeMap::new()));
         assert!(!served.others_untold(&key("m")));
+        served.sold(vec![sold("single", &["b"])]);
+        assert_eq!(served.tell(&key("single")), None, "nowhere else to go");
     }
 }

@@ -11,7 +11,7 @@ use joiner_core::resources::Resources;
 use tracing::{info, warn};
 
 use super::{Outcome, launch, offers};
-use crate::context::{Context, Decide, Mode};
+use crate::context::{Context, Mode};
 use crate::record::{MachineRecord, PoolRecord};
 use crate::view::pods::Owner;
 
@@ -77,11 +77,7 @@ async fn grow(context: &Context, pool: &PoolRecord, missing: usize) -> usize {
         ..pool.pool.clone()
     };
     let problem = offers::single(context, (**catalog).clone(), buyer, Resources::new());
-    let decided = context
-        .decide(problem, |decide: &dyn Decide, problem| {
-            decide.provision(problem)
-        })
-        .await;
+    let decided = context.provide(problem).await;
     let Some((problem, plan)) = decided else {
         return 0;
     };

@@ -1,5 +1,6 @@
 //! Pods, trimmed to what decisions need. Pods of one owner share one spec.
 
+mod lean;
 mod lower;
 mod requests;
 
@@ -10,6 +11,7 @@ use jiff::Timestamp;
 use joiner_core::name::Name;
 use joiner_core::problem::PodSpec;
 
+pub use lean::LeanPod;
 pub(crate) use lower::lower_node_term;
 pub use lower::{DISRUPTED, Limits, daemon_set, labels, lower_pod, lower_selector, lower_template};
 pub use requests::{lower_resources, pod_requests, quantity_map};

@@ -6,14 +6,14 @@ use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use joiner_core::problem::{PodDisruptionBudget, UnhealthyPodEvictionPolicy};
 use k8s_openapi::api::apps::v1::DaemonSet;
-use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::policy::v1 as policy;
 use k8s_openapi::api::storage::v1::{CSINode, StorageClass, VolumeAttachment};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::Api;
 
 use super::nodes::lower_node;
-use super::pods::{daemon_set, lower_selector};
+use super::pods::{LeanPod, daemon_set, lower_selector};
 use super::volumes::{
     Named, lower_attachment, lower_claim, lower_class, lower_csi_node, lower_volume, named,
 };
@@ -49,7 +49,8 @@ pub fn start(view: &Arc<View>, clients: &Clients, dialects: &[Arc<dyn Dialect>],
 
 fn observations(clients: &Clients) -> Vec<(&'static str, BoxStream<'static, Observation>)> {
     let client = || clients.reads.clone();
-    let pods = trusted(Api::<Pod>::all(client()), Need::Required, Box::new);
+    let pods = Api::<LeanPod>::all(client());
+    let pods = trusted(pods, Need::Required, |pod| Box::new(pod.0));
     let nodes = trusted(Api::<Node>::all(client()), Need::Required, lower_node);
     let sets = trusted(
         Api::<DaemonSet>::all(client()),

@@ -170,6 +170,13 @@ impl World {
             .filter_map(|key| self.pods.get(key))
     }
 
+    /// Whether there is a pod that the scheduler has not looked at yet.
+    pub fn has_pods_to_bind(&self) -> bool {
+        let starting = self.starting.iter().filter_map(|key| self.pods.get(key));
+        let mut waiting = starting.filter(|pod| pod.node.is_none() && pod.active());
+        waiting.any(|pod| !pod.unschedulable)
+    }
+
     /// When a pod last came to or went from a node, since we look.
     pub fn last_pod_event(&self, node: &str) -> Option<Timestamp> {
         self.pod_events.get(node).copied()
@@ -419,7 +426,7 @@ impl World {
                     *last = when.max(*last);
                 }
                 match self.machines_by_node.get(node) {
-                    Some(machine) => touched.push(Touched::Machine(machine.clone())),
+                    Some(machine) => touched.push(Touched::Guest(machine.clone())),
                     None => touched.push(Touched::Room),
                 }
             }

@@ -190,6 +190,27 @@ fn many_nodes_make_way_for_fewer_and_cheaper_machines() {
 }
 
 #[test]
+fn pods_that_may_end_up_elsewhere_are_not_moved_for_less_than_one_of_them_costs() {
+    let mut problem = problem();
+    on_demand_only(&mut problem);
+    node(&mut problem, "eight", 8, &[4000, 1900]);
+    let plan = decide(&problem);
+    assert_eq!(
+        why_kept(&plan, "eight"),
+        "it costs $0.4000 an hour, its pods elsewhere $0.3000: too little to move them for",
+        "should the small one go to the larger machine, the large one needs another"
+    );
+    problem.pools[0].disruption.min_savings = 20;
+    assert_eq!(gone(&decide(&problem)), [("eight", Underutilized)]);
+    problem.pools[0].disruption.min_savings = 0;
+    problem.nodes.clear();
+    node(&mut problem, "eight", 8, &[2000, 1900]);
+    let plan = decide(&problem);
+    assert_eq!(gone(&plan), [("eight", Underutilized)]);
+    assert_eq!(plan.launches.len(), 1, "one machine for both");
+}
+
+#[test]
 fn a_cluster_that_is_as_good_as_can_be_is_left_alone() {
     let mut problem = problem();
     on_demand_only(&mut problem);

@@ -36,6 +36,21 @@ pub(super) fn shares(problem: &Problem, plan: &Plan) -> BTreeMap<u32, Money> {
     all
 }
 
+/// What the largest pod of a launch costs by what it takes of the machine.
+#[expect(clippy::cast_precision_loss, reason = "shares, not amounts")]
+pub(super) fn dearest(problem: &Problem, launch: &Launch) -> Money {
+    let groups = launch.pods.iter().filter_map(|pod| problem.pod(*pod));
+    let requests = groups.flat_map(|group| group.spec.requests.iter());
+    let shares = requests.filter(|(name, _)| &***name != PODS);
+    let share = shares.fold(0.0, |most, (name, amount)| {
+        f64::max(
+            most,
+            amount as f64 / launch.capacity.get(name).max(1) as f64,
+        )
+    });
+    Money::from_dollars(launch.purchase.price.dollars() * share.min(1.0))
+}
+
 /// How much of a machine a pod takes: the mean over the resources that it asks for and the machine is short of.
 #[expect(clippy::cast_precision_loss, reason = "shares, not amounts")]
 fn weight(problem: &Problem, launch: &Launch, pod: PodRef) -> f64 {

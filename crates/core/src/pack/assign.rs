@@ -1,10 +1,12 @@
 //! Before anything is packed: pods onto nodes that are there, and a domain for every pod that has rules about domains.
 //!
-//! Pods come in order of priority, size and age. Each goes to the first node that can take it; a pod with rules about
+//! Pods come in order of priority, size and age. Each goes to the first node that can take it, or with others that suit
+//! it to a node that has the room for just these ([`mix`]); a pod with rules about
 //! domains that finds no node is given the cheapest domain that its rules allow now. What is left are *lots*: pods of
 //! one class that may all use the same columns.
 
 mod company;
+pub(crate) mod mix;
 
 use super::bits::Bits;
 use super::caps;
@@ -53,6 +55,23 @@ pub(crate) struct Queue {
     pub(crate) count: u32,
     /// They run somewhere now.
     pub(crate) running: bool,
+}
+
+/// Pods of one class whose turn it is.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    class: u32,
+    count: u32,
+    running: bool,
+}
+
+/// How nodes that are there are filled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dealing {
+    /// Class by class.
+    InTurn,
+    /// With pods that go well together.
+    Mixed,
 }
 
 /// What was decided before packing.
@@ -144,45 +163,53 @@ impl<'a, 'p> Assigner<'a, 'p> {
         }
     }
 
-    pub(crate) fn run(mut self) -> Assignment {
-        let queues = std::mem::take(&mut self.out.queues);
+    pub(crate) fn run(mut self, dealing: Dealing) -> Assignment {
+        let queues = self.out.queues.iter();
+        let turn = |queue: &Queue| Turn {
+            class: queue.class,
+            count: queue.count,
+            running: queue.running,
+        };
+        let mut turns: Vec<Turn> = queues.map(turn).collect();
+        if dealing == Dealing::Mixed {
+            self.mix(&mut turns);
+        }
         // Pods that must be near others come after those others, within one priority.
-        let mut waiting: Vec<(u32, u32, bool)> = Vec::new();
-        for queue in &queues {
-            let profile = self.compiled.profile(queue.class);
+        let mut waiting: Vec<Turn> = Vec::new();
+        for turn in turns {
+            let profile = self.compiled.profile(turn.class);
             let sociable = profile
                 .levels
                 .first()
                 .is_some_and(|level| !level.near.is_empty() || self.seeks(level));
             if sociable {
-                waiting.push((queue.class, queue.count, queue.running));
+                waiting.push(turn);
             } else {
-                self.running = queue.running;
-                let left = self.place(queue.class, queue.count);
+                self.running = turn.running;
+                let left = self.place(turn.class, turn.count);
                 if left > 0 {
-                    self.out.failed.push((queue.class, left));
+                    self.out.failed.push((turn.class, left));
                 }
             }
         }
         // A pod may wait for one that itself waits: go round until nobody finds a place any more.
         loop {
-            let before: u32 = waiting.iter().map(|(_, count, _)| count).sum();
+            let before: u32 = waiting.iter().map(|turn| turn.count).sum();
             let round = std::mem::take(&mut waiting);
-            for (class, count, running) in round {
-                self.running = running;
-                let left = self.place(class, count);
-                if left > 0 {
-                    waiting.push((class, left, running));
+            for mut turn in round {
+                self.running = turn.running;
+                turn.count = self.place(turn.class, turn.count);
+                if turn.count > 0 {
+                    waiting.push(turn);
                 }
             }
-            let after: u32 = waiting.iter().map(|(_, count, _)| count).sum();
+            let after: u32 = waiting.iter().map(|turn| turn.count).sum();
             if after == 0 || after == before {
                 break;
             }
         }
-        let stranded = waiting.into_iter().map(|(class, count, _)| (class, count));
+        let stranded = waiting.into_iter().map(|turn| (turn.class, turn.count));
         self.out.failed.extend(stranded);
-        self.out.queues = queues;
         self.out
     }
 

@@ -6,7 +6,7 @@ use crate::money::Money;
 use crate::plan::Plan;
 use crate::problem::{PreferencePolicy, Problem};
 
-use super::assign::{Assigner, Assignment, Lot};
+use super::assign::{Assigner, Assignment, Dealing, Lot, mix};
 use super::best_fit;
 use super::binding;
 use super::bins::{Context, Packing};
@@ -152,8 +152,27 @@ pub struct Anytime<'a, 'p> {
 impl<'a, 'p> Anytime<'a, 'p> {
     /// Finds a first valid plan.
     pub fn new(compiled: &'a Compiled<'p>, scenario: &Scenario, options: &Options) -> Self {
+        let plain = Self::dealt(compiled, scenario, options, Dealing::InTurn);
+        let settled = plain.assignment.lots.is_empty();
+        if settled || options.steps == 0 || !mix::is_worthwhile(compiled, scenario) {
+            return plain;
+        }
+        let mixed = Self::dealt(compiled, scenario, options, Dealing::Mixed);
+        if mixed.merit() < plain.merit() {
+            mixed
+        } else {
+            plain
+        }
+    }
+
+    fn dealt(
+        compiled: &'a Compiled<'p>,
+        scenario: &Scenario,
+        options: &Options,
+        dealing: Dealing,
+    ) -> Self {
         let mut sets = Sets::new(compiled);
-        let mut assignment = Assigner::new(compiled, &mut sets, scenario, None).run();
+        let mut assignment = Assigner::new(compiled, &mut sets, scenario, None).run(dealing);
         let mut ledger = compiled.supply.ledger();
         let mut packing = spill::settle_lots(compiled, &mut sets, &mut assignment, &ledger);
         while let Some(narrower) = over_share(compiled, &packing, &ledger) {
@@ -362,11 +381,15 @@ impl<'a, 'p> Anytime<'a, 'p> {
         strategies.len() as u64
     }
 
+    /// Of the best packing so far.
+    fn merit(&self) -> (Vec<(i32, u32)>, i64, usize) {
+        merit(self.compiled, &self.assignment, &self.best.packing)
+    }
+
     fn consider(&mut self, candidate: Candidate) {
         let valid = over_share(self.compiled, &candidate.packing, &self.ledger).is_none();
-        let lots = &self.assignment.lots;
-        let old = merit(self.compiled, lots, &self.best.packing);
-        if valid && merit(self.compiled, lots, &candidate.packing) < old {
+        let new = merit(self.compiled, &self.assignment, &candidate.packing);
+        if valid && new < self.merit() {
             let old = std::mem::replace(&mut self.best, candidate);
             let unsure = self
                 .assignment
@@ -417,13 +440,15 @@ fn attempt(
 /// Less is better: pods without a place, those of high priority first; then cost; then machines.
 fn merit(
     compiled: &Compiled<'_>,
-    lots: &[Lot],
+    assignment: &Assignment,
     packing: &Packing,
 ) -> (Vec<(i32, u32)>, i64, usize) {
     let mut missing: BTreeMap<i32, u32> = BTreeMap::new();
-    for (lot, left) in lots.iter().zip(&packing.left) {
-        if *left > 0 {
-            let priority = compiled.profile(lot.class).spec.priority;
+    let lots = assignment.lots.iter().map(|lot| lot.class);
+    let left = lots.zip(packing.left.iter().copied());
+    for (class, left) in left.chain(assignment.failed.iter().copied()) {
+        if left > 0 {
+            let priority = compiled.profile(class).spec.priority;
             *missing.entry(priority).or_insert(0) += left;
         }
     }

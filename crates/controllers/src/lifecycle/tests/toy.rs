@@ -33,6 +33,7 @@ pub(super) struct Toy {
     pub(super) node: Option<NodeRecord>,
     pub(super) pods: Vec<PodRecord>,
     pub(super) attached: Vec<Name>,
+    pub(super) pods_to_bind: bool,
     pub(super) cloud: Vec<Machine>,
     pub(super) bought: u32,
     pub(super) terminations: u32,
@@ -159,6 +160,7 @@ impl Toy {
             node: None,
             pods: Vec::new(),
             attached: Vec::new(),
+            pods_to_bind: false,
             cloud: Vec::new(),
             bought: 0,
             terminations: 0,
@@ -234,6 +236,7 @@ impl Toy {
             nodes,
             pods: self.pods.iter().cloned().map(Arc::new).collect(),
             pioneers: std::collections::BTreeSet::new(),
+            pods_to_bind: self.pods_to_bind,
             attached: self.attached.clone(),
             consolidate_after: self.consolidate_after,
             last_pod_event: self.last_pod_event,
@@ -381,7 +384,10 @@ impl Toy {
                 self.node.as_mut().unwrap().deleting = true;
                 self.settle_node();
             }
-            Step::Evict(pods) => self.evict(pods, heard),
+            Step::Evict { pods, size } => {
+                self.memory.left = Some((size, now));
+                self.evict(pods, heard);
+            }
             Step::DeletePod {
                 pod,
                 uid,

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::disrupt::candidate::Candidate;
 use crate::disrupt::trial::{Trial, Trials};
+use crate::disrupt::worth;
 use crate::money::Money;
-use crate::plan::{Home, Launch, Plan};
+use crate::plan::{Home, Launch, Plan, PodRef};
 use crate::problem::{CapacityType, ConsolidationPolicy, Problem};
 
 /// What saves less than this, in percent of what it replaces, is not worth moving pods for: prices wobble by as much,
@@ -101,6 +102,29 @@ impl Part<'_> {
         asked.unwrap_or(0).max(LEAST_GAIN)
     }
 
+    fn must_save(&self, problem: &Problem, plan: &Plan) -> Money {
+        let share = self.before(problem).percent(self.min_savings(problem));
+        share.max(self.risk(problem, plan))
+    }
+
+    /// What one of its pods costs that does not go where it should, if the pods can go to several places: the scheduler
+    /// has the last word, and a tight plan has no room for a pod that another has pushed out of its place. Where a pool
+    /// says what a move must save, that is all it must.
+    fn risk(&self, problem: &Problem, plan: &Plan) -> Money {
+        let left = |pods: &[PodRef]| {
+            let mut homes = pods.iter().map(|pod| pod.home);
+            homes.any(|home| matches!(home, Home::Node(node) if self.nodes.contains(&node)))
+        };
+        let there = || plan.placements.iter().filter(|one| left(&one.pods));
+        let places = self.launches.len() + there().take(1).count();
+        if self.launches.is_empty() || places < 2 || self.min_savings(problem) > LEAST_GAIN {
+            return Money::ZERO;
+        }
+        let launches = self.launches.iter();
+        let dearest = launches.map(|launch| worth::dearest(problem, launch)).max();
+        dearest.unwrap_or_default() + Money::from_nanos(1)
+    }
+
     fn spot_for_spot(&self, problem: &Problem) -> bool {
         let mut nodes = self.nodes.iter().map(|node| &problem.nodes[*node as usize]);
         nodes.all(|node| node.capacity_type == CapacityType::Spot)
@@ -131,7 +155,7 @@ pub(super) fn offenders(
             continue;
         }
         let (before, after) = (part.before(problem), part.after(problem));
-        if after > before - before.percent(part.min_savings(problem)) {
+        if after > before - part.must_save(problem, &trial.plan) {
             back.extend(poorer_half(problem, &by_node, own));
         } else if part.spot_for_spot(problem) && !spot_allowed(problem, &by_node, &part) {
             back.extend(own);
@@ -253,7 +277,7 @@ pub(super) fn trim_alternatives(problem: &Problem, forced: &Trial, trial: &mut T
             continue;
         }
         let (before, after) = (part.before(problem), part.after(problem));
-        let slack = before - before.percent(part.min_savings(problem)) - after;
+        let slack = before - part.must_save(problem, &trial.plan) - after;
         let count = i64::try_from(part.launches.len()).unwrap_or(i64::MAX);
         let each = Money::from_nanos(slack.nanos().max(0) / count.max(1));
         for (at, launch) in part.at.iter().zip(&part.launches) {
