@@ -17,6 +17,9 @@ use kube::client::{Body, ClientBuilder};
 use thiserror::Error;
 use tokio::time::Instant;
 use tower::{BoxError, Layer, Service};
+use tracing::{debug, warn};
+
+use crate::record::Key;
 
 /// The longest that a write may take. The API server gives up on its own requests after a minute at most; a quarter of
 /// that keeps a machine's next step within the bounds that reliability promises.
@@ -64,6 +67,15 @@ impl WriteError {
             self,
             WriteError::Conflict(_) | WriteError::Gone(_) | WriteError::NotLeader
         )
+    }
+
+    /// Says in the log what of an object was not written.
+    pub fn log(&self, object: &Key, what: &'static str) {
+        if self.outpaced() {
+            debug!(%object, what, error = %self, "has changed meanwhile");
+        } else {
+            warn!(%object, what, error = %self, "was not written");
+        }
     }
 
     /// Name of the kind, for metrics.

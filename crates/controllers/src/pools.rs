@@ -8,7 +8,6 @@ use jiff::Timestamp;
 use joiner_core::money::Money;
 use joiner_core::name::Name;
 use tokio::sync::Notify;
-use tracing::{debug, warn};
 
 use crate::clients::WriteError;
 use crate::context::{Context, Mode};
@@ -57,11 +56,9 @@ enum Outcome {
 impl Outcome {
     /// A write did not succeed.
     fn failed(&mut self, pool: &PoolRecord, what: &'static str, error: &WriteError) {
+        error.log(&pool.key, what);
         if error.outpaced() {
-            debug!(pool = %pool.id(), %error, what, "has changed meanwhile");
             *self = Outcome::Outpaced;
-        } else {
-            warn!(pool = %pool.id(), %error, what, "was not written");
         }
     }
 }

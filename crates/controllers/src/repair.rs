@@ -78,9 +78,10 @@ fn wards(context: &Context) -> BTreeMap<Option<Name>, Ward> {
         let late = signs
             .iter()
             .find(|(policy, one)| clock::since(now, one.since) >= policy.tolerated);
+        // One that joined and never came into use is sick as well: nobody else would ever replace it.
         if let Some((_, sign)) = late
             && machine.deleting.is_none()
-            && machine.initialized()
+            && machine.registered()
         {
             let why = format!(
                 "{} has been {} since {}",

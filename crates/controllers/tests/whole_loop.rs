@@ -45,6 +45,33 @@ async fn from_nothing_to_running_and_back_to_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_machine_that_dies_after_it_joined_and_before_it_is_used_is_replaced() {
+    let world = World::start().await;
+    world.pool("default", |pool| {
+        let taint = json!({"key": "example.com/starting", "effect": "NoSchedule"});
+        pool["spec"]["template"]["spec"]["startupTaints"] = json!([taint]);
+    });
+    world.deployment("web", 1, "500m", |_| ());
+    let registered = |world: &World| {
+        let claims = world.claims();
+        let claim = claims.iter().find(|one| is_true(one, "Registered"))?;
+        Some(claim["metadata"]["name"].as_str()?.to_owned())
+    };
+    world
+        .until("a node has joined", |world| registered(world).is_some())
+        .await;
+    let first = registered(&world).unwrap();
+    assert!(!is_true(&world.claims()[0], "Initialized"));
+    world.cluster.kubelets().kill(&first);
+    let mut another = |world: &World| registered(world).is_some_and(|name| name != first);
+    let limit = Duration::from_hours(1);
+    world
+        .within(limit, "another takes its place", &mut another)
+        .await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn limits_are_never_exceeded() {
     let world = World::start().await;
     world.pool("small", |pool| {

@@ -12,7 +12,7 @@ use joiner_core::name::Name;
 use joiner_core::requirements::Requirements;
 use joiner_providers::{Machine, MachineId};
 use tokio::sync::Notify;
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 
 use crate::clients::WriteError;
 use crate::clock;
@@ -56,11 +56,7 @@ impl Missed {
     /// A write did not succeed: it is tried again soon.
     fn note(&mut self, object: &Key, what: &'static str, error: &WriteError) {
         *self = Missed::Something;
-        if error.outpaced() {
-            debug!(%object, what, %error, "has changed meanwhile");
-        } else {
-            warn!(%object, what, %error, "was not written");
-        }
+        error.log(object, what);
     }
 }
 

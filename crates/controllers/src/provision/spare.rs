@@ -3,8 +3,8 @@
 //! The cheapest plan for a thousand pods has no room left, and holds only if every single one goes where it was planned.
 //! To tell the scheduler of all of them takes longer than to place them, and one or another goes elsewhere all the same;
 //! the last one then waits for a machine of its own. With some room to spare nobody need be told: among `n` machines
-//! with room for `n - 1` more of the largest, every pod finds a place in whatever order they come. What turns out not to
-//! be needed is empty, and goes again.
+//! with room for `n - 1` more of the largest, every pod finds a place in whatever order they come, as far as one
+//! resource is short. What turns out not to be needed is empty, and goes again.
 
 use joiner_core::plan::{Plan, PodRef};
 use joiner_core::problem::{Pod, PodSpec, Problem};
