@@ -115,9 +115,9 @@ impl Part<'_> {
             let mut homes = pods.iter().map(|pod| pod.home);
             homes.any(|home| matches!(home, Home::Node(node) if self.nodes.contains(&node)))
         };
-        let there = || plan.placements.iter().filter(|one| left(&one.pods));
-        let places = self.launches.len() + there().take(1).count();
-        if self.launches.is_empty() || places < 2 || self.min_savings(problem) > LEAST_GAIN {
+        let there = plan.placements.iter().any(|one| left(&one.pods));
+        let several = self.launches.len() > 1 || (there && !self.launches.is_empty());
+        if !several || self.min_savings(problem) > LEAST_GAIN {
             return Money::ZERO;
         }
         let launches = self.launches.iter();
