@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{Observed, Step, Wake};
+use super::{Memory, Observed, Step, Wake};
 use crate::clock;
 use crate::view::nodes::NodeRecord;
 use crate::view::pods::{DISRUPTED, Owner, PodRecord};
@@ -117,14 +117,21 @@ pub(super) fn next(observed: &Observed, node: &NodeRecord, deadline: Option<Time
     }
 }
 
+/// Whether pods were asked to leave so lately that smaller ones may have to wait for them.
+pub(super) fn just_asked(memory: &Memory, now: Timestamp) -> bool {
+    let (_, latest) = SMALLER_LATER;
+    memory
+        .left
+        .is_some_and(|(_, at)| clock::since(now, at) < latest)
+}
+
 /// When to look again whether it is the turn of pods of this size; `None` if it is.
 fn turn_of(size: i32, observed: &Observed) -> Option<Timestamp> {
     let (last, at) = observed.memory.left?;
-    let since = clock::since(observed.now, at);
-    let (soonest, latest) = SMALLER_LATER;
-    if last <= size || since >= latest {
+    let (soonest, _) = SMALLER_LATER;
+    if last <= size || !just_asked(&observed.memory, observed.now) {
         None
-    } else if since < soonest {
+    } else if clock::since(observed.now, at) < soonest {
         Some(clock::after(at, soonest))
     } else {
         let again = clock::after(observed.now, LOOK / 20);

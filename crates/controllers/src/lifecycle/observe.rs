@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use joiner_core::name::Name;
 use joiner_providers::NodeLink;
 
-use super::Observed;
 use super::reconcile::Worker;
+use super::{Observed, drain};
 use crate::classes::Slot;
 use crate::dialect::Dialect;
 use crate::record::MachineRecord;
@@ -86,7 +86,7 @@ impl Worker<'_> {
             nodes,
             pods,
             pioneers,
-            pods_to_bind: leaves && world.has_pods_to_bind(),
+            pods_to_bind: drain::just_asked(&self.memory, now) && world.has_pods_to_bind(),
             attached,
             within_limits: machine.tried() == 0 || within_limits(&world, machine),
             memory: self.memory.clone(),

@@ -84,12 +84,7 @@ fn larger(a: &Lead, b: &Lead) -> Lead {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn vector(cpu: i64, memory: i64) -> Vector {
-        let mut vector = Vector::ZERO;
-        (vector.0[0], vector.0[1]) = (cpu, memory);
-        vector
-    }
+    use crate::pack::vector::vector;
 
     #[test]
     fn machines_with_room_come_in_order_and_none_is_passed_over() {

@@ -172,15 +172,17 @@ impl Table {
     }
 }
 
+/// So much of processors and memory, and nothing else.
+#[cfg(test)]
+pub(crate) fn vector(cpu: i64, memory: i64) -> Vector {
+    let mut vector = Vector::ZERO;
+    (vector.0[CPU], vector.0[MEMORY]) = (cpu, memory);
+    vector
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn vector(cpu: i64, memory: i64) -> Vector {
-        let mut vector = Vector::ZERO;
-        (vector.0[CPU], vector.0[MEMORY]) = (cpu, memory);
-        vector
-    }
 
     #[test]
     fn a_fit_needs_room_in_every_resource() {

@@ -28,6 +28,8 @@ struct Part<'a> {
     nodes: Vec<u32>,
     launches: Vec<&'a Launch>,
     at: Vec<usize>,
+    /// Some of its pods go where there is room.
+    spreads: bool,
 }
 
 fn top(leader: &mut [usize], mut at: usize) -> usize {
@@ -42,15 +44,15 @@ fn parts<'a>(plan: &'a Plan, removed: &BTreeSet<u32>) -> Vec<Part<'a>> {
     let order: Vec<u32> = removed.iter().copied().collect();
     let position: BTreeMap<u32, usize> = order.iter().copied().zip(0..).collect();
     let mut leader: Vec<usize> = (0..order.len()).collect();
-    let homes = |launch: &Launch| -> Vec<usize> {
-        let homes = launch.pods.iter().filter_map(|pod| match pod.home {
+    let homes = |pods: &[PodRef]| -> Vec<usize> {
+        let homes = pods.iter().filter_map(|pod| match pod.home {
             Home::Node(node) => position.get(&node).copied(),
             Home::Pending => None,
         });
         homes.collect()
     };
     for launch in &plan.launches {
-        for pair in homes(launch).windows(2) {
+        for pair in homes(&launch.pods).windows(2) {
             let (a, b) = (top(&mut leader, pair[0]), top(&mut leader, pair[1]));
             leader[a.max(b)] = a.min(b);
         }
@@ -60,16 +62,23 @@ fn parts<'a>(plan: &'a Plan, removed: &BTreeSet<u32>) -> Vec<Part<'a>> {
         nodes: Vec::new(),
         launches: Vec::new(),
         at: Vec::new(),
+        spreads: false,
     };
     for (at, node) in order.iter().enumerate() {
         let lead = top(&mut leader, at);
         all.entry(lead).or_insert_with(empty).nodes.push(*node);
     }
     for (at, launch) in plan.launches.iter().enumerate() {
-        if let Some(first) = homes(launch).first() {
+        if let Some(first) = homes(&launch.pods).first() {
             let part = all.entry(top(&mut leader, *first)).or_insert_with(empty);
             part.launches.push(launch);
             part.at.push(at);
+        }
+    }
+    for placement in &plan.placements {
+        for home in homes(&placement.pods) {
+            let lead = top(&mut leader, home);
+            all.entry(lead).or_insert_with(empty).spreads = true;
         }
     }
     all.into_values().collect()
@@ -102,22 +111,19 @@ impl Part<'_> {
         asked.unwrap_or(0).max(LEAST_GAIN)
     }
 
-    fn must_save(&self, problem: &Problem, plan: &Plan) -> Money {
+    /// The least that makes it worth moving its pods.
+    fn must_save(&self, problem: &Problem) -> Money {
         let share = self.before(problem).percent(self.min_savings(problem));
-        share.max(self.risk(problem, plan))
+        share.max(self.risk(problem))
     }
 
     /// What one of its pods costs that does not go where it should, if the pods can go to several places: the scheduler
     /// has the last word, and a tight plan has no room for a pod that another has pushed out of its place. Where a pool
     /// says what a move must save, that is all it must.
-    fn risk(&self, problem: &Problem, plan: &Plan) -> Money {
-        let left = |pods: &[PodRef]| {
-            let mut homes = pods.iter().map(|pod| pod.home);
-            homes.any(|home| matches!(home, Home::Node(node) if self.nodes.contains(&node)))
-        };
-        let there = plan.placements.iter().any(|one| left(&one.pods));
-        let several = self.launches.len() > 1 || (there && !self.launches.is_empty());
-        if !several || self.min_savings(problem) > LEAST_GAIN {
+    fn risk(&self, problem: &Problem) -> Money {
+        let several = self.launches.len() + usize::from(self.spreads) > 1;
+        let buys = !self.launches.is_empty();
+        if !(buys && several) || self.min_savings(problem) > LEAST_GAIN {
             return Money::ZERO;
         }
         let launches = self.launches.iter();
@@ -155,7 +161,7 @@ pub(super) fn offenders(
             continue;
         }
         let (before, after) = (part.before(problem), part.after(problem));
-        if after > before - part.must_save(problem, &trial.plan) {
+        if after > before - part.must_save(problem) {
             back.extend(poorer_half(problem, &by_node, own));
         } else if part.spot_for_spot(problem) && !spot_allowed(problem, &by_node, &part) {
             back.extend(own);
@@ -277,7 +283,7 @@ pub(super) fn trim_alternatives(problem: &Problem, forced: &Trial, trial: &mut T
             continue;
         }
         let (before, after) = (part.before(problem), part.after(problem));
-        let slack = before - part.must_save(problem, &trial.plan) - after;
+        let slack = before - part.must_save(problem) - after;
         let count = i64::try_from(part.launches.len()).unwrap_or(i64::MAX);
         let each = Money::from_nanos(slack.nanos().max(0) / count.max(1));
         for (at, launch) in part.at.iter().zip(&part.launches) {

@@ -88,12 +88,7 @@ fn likeness(requests: &Vector, room: &Vector, whole: &Vector) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn vector(cpu: i64, memory: i64) -> Vector {
-        let mut vector = Vector::ZERO;
-        (vector.0[0], vector.0[1]) = (cpu, memory);
-        vector
-    }
+    use crate::pack::vector::vector;
 
     #[test]
     fn large_pods_of_the_shape_of_what_is_left_come_first() {
