@@ -425,8 +425,13 @@ impl Dispatcher {
         let Some(machine) = machine else { return };
         let now = self.context.now();
         let node = machine.status.node.as_ref();
-        let node = node.and_then(|name| Some(self.context.view.read().nodes.get(name)?.version));
-        if self.context.served.saw(&machine, node, now)
+        let node = node.and_then(|name| self.context.view.read().nodes.get(name).cloned());
+        let open = !node
+            .as_ref()
+            .is_some_and(|node| crate::disrupt::is_reserved(node));
+        let version = node.map(|node| node.version);
+        if open
+            && self.context.served.saw(&machine, version, now)
             && let Some(wait) = self.context.served.due(now)
         {
             self.batch.again(wait);

@@ -166,6 +166,8 @@ pub struct Observed {
     pub pods: Vec<Arc<PodRecord>>,
     /// Those of them, by identity, whose new place is a machine that was bought for them.
     pub pioneers: BTreeSet<Name>,
+    /// Its node is kept for pods whose time has yet to come.
+    pub reserved: bool,
     /// Somewhere a pod waits for the scheduler to look at it.
     pub pods_to_bind: bool,
     /// Volumes that are attached to its node and must not be.

@@ -25,7 +25,7 @@ pub(crate) use batch::Batch;
 pub(crate) use nominate::nominate;
 pub(crate) use offers::{choose, offers};
 use served::Sold;
-pub(crate) use served::{Ground, Served};
+pub(crate) use served::{Ground, Kind, Reservation, Served};
 
 use crate::clients::WriteError;
 use crate::clock;

@@ -201,6 +201,50 @@ async fn a_shrunken_workload_moves_to_fewer_machines() {
     world.stop().await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn machines_that_replace_another_open_when_its_pods_wait_for_them() {
+    let world = World::start().await;
+    world.pool("default", |pool| {
+        pool["spec"]["template"]["spec"]["requirements"] = json!([
+            {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]},
+            {
+                "key": "node.kubernetes.io/instance-type",
+                "operator": "In",
+                "values": ["c-4x-amd64", "c-16x-amd64"],
+            },
+        ]);
+    });
+    world.deployment("night", 1, "8000m", |_| ());
+    world.deployment("small", 2, "1900m", |_| ());
+    world.deployment("large", 1, "3800m", |_| ());
+    let all_run = |world: &World| world.running("small") == 2 && world.running("large") == 1;
+    world.until("all pods run", all_run).await;
+    assert_eq!(world.claims().len(), 1, "one machine for all");
+    world.scale("night", 0);
+    let kept = |world: &World| {
+        let reserved = |taint: &serde_json::Value| taint["key"] == "joiner.dev/reserved";
+        let nodes = world.api().list("nodes");
+        let nodes = nodes.iter().filter(|node| {
+            let taints = node["spec"]["taints"].as_array();
+            taints.is_some_and(|taints| taints.iter().any(reserved))
+        });
+        nodes.count()
+    };
+    world
+        .until("both are kept", |world| kept(world) == 2)
+        .await;
+    let mut most = 0;
+    world
+        .until("its pods run on the others", |world| {
+            most = most.max(world.claims().len());
+            world.claims().len() == 2 && all_run(world)
+        })
+        .await;
+    assert_eq!(kept(&world), 0);
+    assert_eq!(most, 3, "nothing else was bought");
+    world.stop().await;
+}
+
 fn names(claims: &[std::sync::Arc<serde_json::Value>]) -> Vec<String> {
     claims
         .iter()

@@ -262,11 +262,14 @@ async fn replace(
             })
             .collect()
     };
+    let elsewhere = targets.iter().any(|(_, one)| moves.leave(&one.node));
+    let scatters = names.len() + usize::from(elsewhere) > 1;
     for (machine, removal) in targets {
         let intent = Intent {
             id: id.clone(),
             cause: removal.cause,
             replacements: names.clone(),
+            scatters,
             since: now,
         };
         let written = match intend(context, machine, &intent).await {

@@ -1,16 +1,17 @@
 //! Where the pods of leaving nodes are to go: their room is kept for them until they are there.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use joiner_core::name::Name;
 use joiner_core::plan::{Home, Launch, Plan, PodRef};
 use joiner_core::problem::Problem;
 
 use crate::context::Context;
-use crate::provision::Ground;
-use crate::record::{Key, MachineRecord};
+use crate::provision::{Ground, Kind, Reservation};
+use crate::record::{Key, MachineRecord, annotations};
 use crate::view::World;
-use crate::view::pods::PodKey;
+use crate::view::pods::{PodKey, PodRecord};
 
 /// Pods that move onto machines that are there, by the node that they leave.
 #[derive(Debug, Default)]
@@ -32,6 +33,11 @@ impl Moves {
         moves
     }
 
+    /// Whether pods of this node go to machines that are there.
+    pub(super) fn leave(&self, node: &Name) -> bool {
+        self.0.contains_key(node)
+    }
+
     /// Keeps the room for the pods of a node that leaves now.
     pub(super) fn promise(&self, context: &Context, node: &Name) {
         let world = context.view.read();
@@ -50,8 +56,18 @@ pub(super) fn promise_new(
 ) {
     let world = context.view.read();
     let pods = launch.pods.iter().filter_map(|pod| from(problem, pod));
-    let pods = pods.filter_map(|(_, pod)| uid(&world, &pod));
-    context.served.moved(&machine.key, Ground::New, pods);
+    let pods: Vec<&Arc<PodRecord>> = pods.filter_map(|(_, pod)| world.pods.get(&pod)).collect();
+    let own = pods.iter().map(|pod| pod.uid.clone());
+    context.served.moved(&machine.key, Ground::New, own);
+    if let Some(id) = machine.annotations.get(annotations::REPLACES) {
+        let kinds = pods.iter().map(|pod| Kind::of(pod));
+        let reservation = Reservation {
+            machine: machine.key.clone(),
+            pool: launch.pool.clone(),
+            pods: kinds.collect(),
+        };
+        context.served.reserve(id, reservation);
+    }
 }
 
 fn uid(world: &World, pod: &PodKey) -> Option<Name> {

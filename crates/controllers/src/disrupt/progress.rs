@@ -84,6 +84,9 @@ pub(super) async fn progress(context: &Context) {
         (groups(&world), stale(&world))
     };
     let now = context.now();
+    context
+        .served
+        .keep_reservations(|id| groups.contains_key(id));
     for (id, (intent, machines)) in groups {
         let open: Vec<&Arc<MachineRecord>> = machines
             .iter()

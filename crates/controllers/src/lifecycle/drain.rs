@@ -83,20 +83,21 @@ pub(super) fn next(observed: &Observed, node: &NodeRecord, deadline: Option<Time
     let mut due: Vec<&Arc<PodRecord>> = group.iter().copied().filter(due).collect();
     if !due.is_empty() {
         // The largest first: what has yet to find a place finds it while there is most room, and small ones fill the
-        // gaps. Of equals, the scheduler likes the emptiest node best: those that it should put there come first.
+        // gaps. Those that machines were bought for come last, when nobody else needs a place.
         due.sort_by(|one, other| {
-            let pioneer = |pod: &PodRecord| observed.pioneers.contains(&pod.uid);
-            let first = pioneer(other).cmp(&pioneer(one));
-            volume(other).total_cmp(&volume(one)).then(first)
+            let rank = rank(other, observed).cmp(&rank(one, observed));
+            rank.then(volume(other).total_cmp(&volume(one)))
         });
-        let size = due.first().map_or(0, |pod| size(pod));
+        let size = due.first().map_or(0, |pod| rank(pod, observed));
         if let Some(at) = turn_of(size, observed) {
             return Drain::Waiting {
                 wake: Wake::At(at),
                 blocked: blocked(observed, group),
             };
         }
-        let like = due.into_iter().take_while(|pod| self::size(pod) == size);
+        let like = due
+            .into_iter()
+            .take_while(|pod| rank(pod, observed) == size);
         let next = like.take(AT_A_TIME);
         let pods = next.map(|pod| (pod.key.clone(), pod.uid.clone())).collect();
         return Drain::Do(Step::Evict { pods, size });
@@ -154,13 +155,16 @@ fn volume(pod: &PodRecord) -> f64 {
     volumes.fold(0.0, f64::max)
 }
 
-/// One less for every halving.
+/// The size by which pods leave: one less for every halving, and least for those that a machine was bought for.
 #[expect(
     clippy::cast_possible_truncation,
-    reason = "small, and nothing is as small as `as` makes it"
+    reason = "small, or as small as nothing is"
 )]
-fn size(pod: &PodRecord) -> i32 {
-    volume(pod).log2().floor() as i32
+fn rank(pod: &PodRecord, observed: &Observed) -> i32 {
+    if observed.pioneers.contains(&pod.uid) {
+        return i32::MIN;
+    }
+    (volume(pod).log2().floor() as i32).max(-1000)
 }
 
 /// When a pod is made to leave so that it is gone by the deadline.

@@ -17,6 +17,9 @@ const REPAIR: Duration = Duration::from_mins(5);
 /// How long a node may take to start before everything that holds it up is written down.
 const STARTING: Duration = Duration::from_secs(30);
 
+/// How often to look whether a node that is kept may open.
+const LOOK: Duration = Duration::from_millis(100);
+
 /// Taints that come and go by themselves while a node starts.
 ///
 /// karpenter: pkg/scheduling/taints.go, `KnownEphemeralTaints`
@@ -55,8 +58,7 @@ pub(super) fn step(machine: &MachineRecord, observed: &Observed) -> Step {
         return status_or_wait(with_conditions(machine, now, [change]), Wake::OnChange);
     }
     let mut change = NodeChange::of(node);
-    let initialized: (Name, Name) = (labels::INITIALIZED.into(), "true".into());
-    change.ensure_labels(node, [(&initialized.0, &initialized.1)]);
+    take_into_use(&mut change, node, observed);
     if !change.is_empty() {
         return Step::Node(Box::new(change));
     }
@@ -70,6 +72,16 @@ pub(super) fn step(machine: &MachineRecord, observed: &Observed) -> Step {
         return Step::Wait(Wake::OnChange);
     };
     Step::Status(Box::new(in_use(machine, observed, node, status)))
+}
+
+/// Says on a node that it can be used. One that is kept is shut with the same write, and not before: what makes a node
+/// fit for use may have to run there.
+pub(super) fn take_into_use(change: &mut NodeChange, node: &NodeRecord, observed: &Observed) {
+    let initialized: (Name, Name) = (labels::INITIALIZED.into(), "true".into());
+    change.ensure_labels(node, [(&initialized.0, &initialized.1)]);
+    if observed.reserved && change.labels.contains_key(labels::INITIALIZED) {
+        change.ensure_taints(node, &[crate::disrupt::reserved()], &[]);
+    }
 }
 
 /// The status of a machine that has just come into use: everything that can be said about it, in one write.
@@ -138,6 +150,15 @@ pub(super) fn settled(machine: &MachineRecord, observed: &Observed) -> Step {
         return Step::Delete(Cause::NodeDeleted);
     }
     let mut change = NodeChange::of(node);
+    let look = if crate::disrupt::is_reserved(node) {
+        if !observed.reserved {
+            change.ensure_taints(node, &[], &[crate::disrupt::OPENED]);
+            return Step::Node(Box::new(change));
+        }
+        Some(clock::after(observed.now, LOOK))
+    } else {
+        None
+    };
     change.ensure_labels(node, &observed.node_labels);
     let ours = [labels::NODEPOOL, labels::CAPACITY_TYPE];
     change.ensure_labels(
@@ -156,6 +177,6 @@ pub(super) fn settled(machine: &MachineRecord, observed: &Observed) -> Step {
     if status != machine.status {
         return Step::Status(Box::new(status));
     }
-    let wake = [repair_at, next].into_iter().flatten().min();
+    let wake = [repair_at, next, look].into_iter().flatten().min();
     Step::Wait(wake.map_or(Wake::OnChange, Wake::At))
 }

@@ -71,6 +71,9 @@ impl Worker<'_> {
         if !nodes.is_empty() {
             self.memory.joined.get_or_insert(now);
         }
+        let shut = nodes.iter().any(|node| crate::disrupt::is_reserved(node));
+        let reserved = (shut || !machine.initialized())
+            && crate::disrupt::awaits_pods(&world, machine, now);
         let served = &self.context.served;
         let pioneers = served.pioneers(pods.iter().map(|pod| &pod.uid));
         let pool = machine.pool.as_ref().and_then(|pool| world.pool(pool));
@@ -86,6 +89,7 @@ impl Worker<'_> {
             nodes,
             pods,
             pioneers,
+            reserved,
             pods_to_bind: drain::just_asked(&self.memory, now) && world.has_pods_to_bind(),
             attached,
             within_limits: machine.tried() == 0 || within_limits(&world, machine),

@@ -40,8 +40,13 @@ impl Worker<'_> {
                 None => Ok(()),
             },
             Step::Node(change) => {
-                let joins = !machine.registered() && machine.deleting.is_none();
-                let _turn = if joins {
+                let stays = machine.deleting.is_none();
+                let joins = stays && !machine.registered();
+                let opens = stays && machine.initialized() && change.taints.is_some();
+                if opens {
+                    crate::disrupt::fill(self.context, machine);
+                }
+                let _turn = if joins || opens {
                     crate::provision::nominate(self.context, &machine.key, &change.name).await
                 } else {
                     None

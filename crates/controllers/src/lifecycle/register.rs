@@ -156,8 +156,7 @@ fn join(machine: &MachineRecord, observed: &Observed, node: &NodeRecord) -> Step
     }
     let obstacle = super::initialize::obstacle(machine, &then);
     if obstacle.is_none() {
-        let initialized: (Name, Name) = (labels::INITIALIZED.into(), "true".into());
-        change.ensure_labels(node, [(&initialized.0, &initialized.1)]);
+        super::initialize::take_into_use(&mut change, node, observed);
     }
     if !node.owners.contains(&machine.uid.0) {
         change.owner = Some(observed.owner.clone());

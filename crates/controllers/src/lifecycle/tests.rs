@@ -278,6 +278,38 @@ fn small_pods_leave_when_larger_ones_have_found_their_places() {
 }
 
 #[test]
+fn pods_that_machines_were_bought_for_leave_after_the_others() {
+    let mut toy = Toy::new();
+    toy.run_until(|toy| toy.machine().initialized());
+    toy.pods = vec![
+        sized("pioneer", 3000),
+        sized("small", 100),
+        sized("large", 2000),
+        sized("follower", 50),
+    ];
+    toy.pioneers = ["pioneer".into(), "follower".into()].into();
+    toy.delete();
+    toy.run_until(|toy| toy.pods.is_empty());
+    let evictions = toy.log.iter().filter(|line| line.starts_with("evict"));
+    let order: Vec<&str> = evictions.map(String::as_str).collect();
+    let expected = ["large", "small", "pioneer", "follower"];
+    assert_eq!(order, expected.map(|name| format!("evict default/{name}")));
+}
+
+#[test]
+fn a_node_that_is_kept_takes_pods_when_their_time_has_come() {
+    let mut toy = Toy::new();
+    toy.reserved = true;
+    toy.run_until(|toy| toy.machine().initialized());
+    let is_reserved = |toy: &Toy| crate::disrupt::is_reserved(toy.node.as_ref().unwrap());
+    toy.run_for(Duration::from_secs(30));
+    assert!(is_reserved(&toy));
+    toy.reserved = false;
+    toy.run_for(Duration::from_secs(1));
+    assert!(!is_reserved(&toy));
+}
+
+#[test]
 fn pods_that_nobody_binds_hold_a_drain_up_for_two_seconds_only() {
     let mut toy = Toy::new();
     toy.run_until(|toy| toy.machine().initialized());

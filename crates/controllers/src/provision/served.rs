@@ -1,16 +1,17 @@
 //! Which pods machines were bought for. Until they have had time to get there, their room is taken and nothing else is
 //! bought for them; if a pod still waits although its machine is in use, buying the same again will not help it.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use joiner_core::name::Name;
+use joiner_core::problem::PodSpec;
 
 use crate::clock;
 use crate::record::{Key, MachineRecord};
-use crate::view::pods::PodKey;
+use crate::view::pods::{PodKey, PodRecord};
 
 /// How long after its machine came into use, or another pod of the same machine was bound, a pod must have been bound.
 const GRACE: Duration = Duration::from_secs(15);
@@ -60,6 +61,27 @@ struct State {
     sales: BTreeMap<Key, Sale>,
     /// Where pods of leaving nodes were given room, by the pods' identity.
     moves: BTreeMap<Name, Move>,
+    /// Machines that are kept for pods that have yet to leave, by the disruption that they are part of.
+    reserved: BTreeMap<Name, Vec<Reservation>>,
+}
+
+impl State {
+    fn sell(&mut self, machines: Vec<Sold>) {
+        self.purchases += 1;
+        let several = machines.len() > 1;
+        for one in machines {
+            let sale = Sale {
+                pool: one.pool,
+                pods: one.pods,
+                purchase: self.purchases,
+                untold: several.then_some(one.told),
+                in_use: None,
+                opened: None,
+                refused: BTreeSet::new(),
+            };
+            self.sales.insert(one.machine, sale);
+        }
+    }
 }
 
 /// Room for a pod that has to leave its node.
@@ -76,6 +98,30 @@ pub(crate) enum Ground {
     Old,
     /// A machine that was bought for it.
     New,
+}
+
+/// What a pod has in common with the one that comes in its place.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Kind {
+    namespace: Name,
+    spec: Arc<PodSpec>,
+}
+
+impl Kind {
+    pub(crate) fn of(pod: &PodRecord) -> Self {
+        Kind {
+            namespace: pod.key.namespace.clone(),
+            spec: pod.spec.clone(),
+        }
+    }
+}
+
+/// A machine that is kept for pods that have yet to leave.
+#[derive(Clone, Debug)]
+pub(crate) struct Reservation {
+    pub(crate) machine: Key,
+    pub(crate) pool: Name,
+    pub(crate) pods: Vec<Kind>,
 }
 
 /// Pods that are on their way to a machine.
@@ -99,22 +145,7 @@ impl Served {
 
     /// Machines were bought for pods. If there are several, which pod goes where matters.
     pub(super) fn sold(&self, machines: Vec<Sold>) {
-        let mut state = self.state();
-        state.purchases += 1;
-        let purchase = state.purchases;
-        let several = machines.len() > 1;
-        for one in machines {
-            let sale = Sale {
-                pool: one.pool,
-                pods: one.pods,
-                purchase,
-                untold: several.then_some(one.told),
-                in_use: None,
-                opened: None,
-                refused: BTreeSet::new(),
-            };
-            state.sales.insert(one.machine, sale);
-        }
+        self.state().sell(machines);
     }
 
     /// Whether others of the same purchase are yet to be told to the scheduler.
@@ -138,6 +169,48 @@ impl Served {
         let place = Move { machine, ground };
         let moves = pods.into_iter().map(|pod| (pod, place.clone()));
         self.state().moves.extend(moves);
+    }
+
+    /// A machine is kept for pods of a disruption.
+    pub(crate) fn reserve(&self, disruption: &Name, reservation: Reservation) {
+        let mut state = self.state();
+        let reserved = state.reserved.entry(disruption.clone()).or_default();
+        reserved.push(reservation);
+    }
+
+    /// Forgets what is kept for disruptions that are over.
+    pub(crate) fn keep_reservations(&self, under_way: impl Fn(&Name) -> bool) {
+        self.state().reserved.retain(|id, _| under_way(id));
+    }
+
+    /// Those that wait and are like pods that left in a disruption are sold the machines that were kept for these.
+    pub(crate) fn fill<'a>(
+        &self,
+        disruption: &Name,
+        waiting: impl Iterator<Item = &'a Arc<PodRecord>>,
+    ) {
+        let mut state = self.state();
+        let Some(reserved) = state.reserved.remove(disruption) else {
+            return;
+        };
+        let mut by_kind: HashMap<Kind, Vec<&PodRecord>> = HashMap::new();
+        for pod in waiting.filter(|pod| !pod.nominated) {
+            by_kind.entry(Kind::of(pod)).or_default().push(pod);
+        }
+        let mut next = |kind: &Kind| {
+            let pod = by_kind.get_mut(kind)?.pop()?;
+            Some((pod.uid.clone(), pod.key.clone()))
+        };
+        let sold = reserved.into_iter().map(|one| {
+            let told: BTreeMap<Name, PodKey> = one.pods.iter().filter_map(&mut next).collect();
+            Sold {
+                machine: one.machine,
+                pool: one.pool,
+                pods: told.keys().cloned().collect(),
+                told,
+            }
+        });
+        state.sell(sold.collect());
     }
 
     /// Those of these pods that leave for machines that were bought for them.
@@ -249,6 +322,7 @@ impl Served {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::view::pods::{LeanPod, Specs, lower_pod};
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap_or_default()
@@ -337,6 +411,52 @@ mod tests {
         served.moved(&key("m"), Ground::Old, ["a".into(), "b".into()]);
         assert_eq!(misses(&served, &[], &["a"], 100_000), 0);
         assert_eq!(served.promises(at(100_000)).len(), 1);
+    }
+
+    #[test]
+    fn machines_that_were_kept_go_to_pods_that_are_like_those_that_left() {
+        let mut specs = Specs::default();
+        let mut pod = |name: &str, cpu: i64| {
+            let pod: LeanPod = serde_json::from_value(serde_json::json!({
+                "metadata": {"namespace": "default", "name": name, "uid": name},
+                "spec": {"containers": [{"resources": {"requests": {"cpu": cpu}}}]},
+            }))
+            .unwrap();
+            Arc::new(lower_pod(pod.0, &mut specs))
+        };
+        let served = Served::default();
+        let id: Name = "disruption".into();
+        for (machine, cpu) in [("m", 100), ("other", 200)] {
+            let reservation = Reservation {
+                machine: key(machine),
+                pool: "pool".into(),
+                pods: vec![Kind::of(&pod("left", cpu)); 2],
+            };
+            served.reserve(&id, reservation);
+        }
+        let waiting = [pod("a", 200), pod("b", 100), pod("c", 300)];
+        served.fill(&id, waiting.iter());
+        let told = |machine| served.tell(&key(machine)).map(BTreeMap::into_keys);
+        let told = |machine| told(machine).map(Iterator::collect::<Vec<Name>>);
+        assert_eq!(told("m"), Some(vec!["b".into()]));
+        assert_eq!(told("other"), Some(vec!["a".into()]));
+        served.fill(&id, waiting.iter());
+        assert_eq!(told("m"), None, "once");
+    }
+
+    #[test]
+    fn what_is_kept_for_a_disruption_that_is_over_is_forgotten() {
+        let served = Served::default();
+        let id: Name = "disruption".into();
+        let reservation = Reservation {
+            machine: key("m"),
+            pool: "pool".into(),
+            pods: Vec::new(),
+        };
+        served.reserve(&id, reservation);
+        served.keep_reservations(|_| false);
+        served.fill(&id, std::iter::empty());
+        assert!(served.is_empty());
     }
 
     #[test]

@@ -67,6 +67,9 @@ pub struct Intent {
     /// Machines that must be ready first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replacements: Vec<Name>,
+    /// Whether pods go from there to several places: then it matters which of them goes where.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub scatters: bool,
     /// When it was decided.
     pub since: Timestamp,
 }

@@ -246,6 +246,8 @@ impl World {
     ) -> Node {
         let initialized = machine.is_none_or(MachineRecord::initialized);
         let deleting = self.leaves(node);
+        // Kept for pods that are about to move, or for whoever waits.
+        let reserved = crate::disrupt::reserved();
         let mut allocatable = node.allocatable.clone();
         let mut capacity = node.capacity.clone();
         if let Some(machine) = machine
@@ -279,7 +281,12 @@ impl World {
                 NodePhase::Starting
             },
             labels: node.labels.clone(),
-            taints: node.taints.clone(),
+            taints: node
+                .taints
+                .iter()
+                .filter(|taint| **taint != reserved)
+                .cloned()
+                .collect(),
             startup_taints: machine
                 .map(|machine| machine.startup_taints.clone())
                 .unwrap_or_default(),
@@ -300,10 +307,11 @@ impl World {
             do_not_disrupt: node.do_not_disrupt
                 || terms.own_node.as_ref() == Some(&node.name)
                 || machine.is_some_and(do_not_disrupt),
-            nominated: self
-                .nominations
-                .get(&node.name)
-                .is_some_and(|until| *until > now),
+            nominated: crate::disrupt::is_reserved(node)
+                || self
+                    .nominations
+                    .get(&node.name)
+                    .is_some_and(|until| *until > now),
             unready: !node.ready(),
             volume_limits: limits.map(|one| one.value.clone()).unwrap_or_default(),
         }

@@ -1,5 +1,6 @@
 //! A world small enough to reason about.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,6 +34,8 @@ pub(super) struct Toy {
     pub(super) node: Option<NodeRecord>,
     pub(super) pods: Vec<PodRecord>,
     pub(super) attached: Vec<Name>,
+    pub(super) pioneers: BTreeSet<Name>,
+    pub(super) reserved: bool,
     pub(super) pods_to_bind: bool,
     pub(super) cloud: Vec<Machine>,
     pub(super) bought: u32,
@@ -160,6 +163,8 @@ impl Toy {
             node: None,
             pods: Vec::new(),
             attached: Vec::new(),
+            pioneers: BTreeSet::new(),
+            reserved: false,
             pods_to_bind: false,
             cloud: Vec::new(),
             bought: 0,
@@ -235,7 +240,8 @@ impl Toy {
             shows_phases: self.shows_phases,
             nodes,
             pods: self.pods.iter().cloned().map(Arc::new).collect(),
-            pioneers: std::collections::BTreeSet::new(),
+            pioneers: self.pioneers.clone(),
+            reserved: self.reserved,
             pods_to_bind: self.pods_to_bind,
             attached: self.attached.clone(),
             consolidate_after: self.consolidate_after,

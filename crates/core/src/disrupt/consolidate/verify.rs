@@ -117,18 +117,19 @@ impl Part<'_> {
         share.max(self.risk(problem))
     }
 
-    /// What one of its pods costs that does not go where it should, if the pods can go to several places: the scheduler
-    /// has the last word, and a tight plan has no room for a pod that another has pushed out of its place. Where a pool
-    /// says what a move must save, that is all it must.
+    /// What pods cost that do not go where they should, if they can go to several places: the scheduler has the last
+    /// word, and a tight plan has no room for a pod that another has pushed out of its place. That is one pod less than
+    /// there are places. Where a pool says what a move must save, that is all it must.
     fn risk(&self, problem: &Problem) -> Money {
-        let several = self.launches.len() + usize::from(self.spreads) > 1;
+        let others = (self.launches.len() + usize::from(self.spreads)).saturating_sub(1);
         let buys = !self.launches.is_empty();
-        if !(buys && several) || self.min_savings(problem) > LEAST_GAIN {
+        if !buys || others == 0 || self.min_savings(problem) > LEAST_GAIN {
             return Money::ZERO;
         }
         let launches = self.launches.iter();
         let dearest = launches.map(|launch| worth::dearest(problem, launch)).max();
-        dearest.unwrap_or_default() + Money::from_nanos(1)
+        let each = dearest.unwrap_or_default() + Money::from_nanos(1);
+        each * i64::try_from(others).unwrap_or(i64::MAX)
     }
 
     fn spot_for_spot(&self, problem: &Problem) -> bool {
