@@ -172,7 +172,7 @@ fn hold_what_does_not_help(context: &Context, now: jiff::Timestamp) {
         let tried = pod.tried?;
         (tried.nodes >= nodes && tried.tainted <= tainted).then_some(pod.version)
     };
-    let waiting = world.pods.iter().filter(|pod| pod.provisionable());
+    let waiting = world.pods.iter().filter(|pod| pod.waits());
     let waiting = waiting.map(|pod| (pod.uid.clone(), in_vain(pod))).collect();
     let leaving = world.leaving().flat_map(|node| world.pods_on(node));
     let leaving = leaving.map(|pod| pod.uid.clone()).collect();

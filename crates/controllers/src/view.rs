@@ -4,6 +4,7 @@
 //! what we wrote before the watch tells it, and until every list has come in it says that it is not ready.
 
 pub mod nodes;
+mod overlooked;
 pub mod pods;
 pub mod problem;
 pub mod sources;
@@ -27,7 +28,17 @@ use crate::clock::SharedClock;
 use crate::dialect::{Event, Malformed, Sighting};
 use crate::record::{ClassKey, Key, MachineRecord, PoolRecord};
 use nodes::NodeRecord;
-use pods::PodKey;
+
+/// What is heard of a pod that waits for a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pending {
+    /// It has come, and the scheduler has yet to come to it.
+    Untried,
+    /// It has come, and the scheduler has found no place for it.
+    Tried,
+    /// It came before, and the scheduler has found no place for it.
+    Known,
+}
 
 /// Something that changed, for those who wait for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +50,7 @@ pub enum Touched {
     /// A node that may belong to a machine that waits for it.
     Node(Name),
     /// A pod that waits for a node.
-    Pending(PodKey),
+    Pending(Pending),
     /// A pod was bound, so long after it was made.
     Bound(Duration),
     /// A pod is ready for the first time, so long after it was made.

@@ -230,9 +230,7 @@ async fn machines_that_replace_another_open_when_its_pods_wait_for_them() {
         });
         nodes.count()
     };
-    world
-        .until("both are kept", |world| kept(world) == 2)
-        .await;
+    world.until("both are kept", |world| kept(world) == 2).await;
     let mut most = 0;
     world
         .until("its pods run on the others", |world| {

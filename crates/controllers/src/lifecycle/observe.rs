@@ -72,8 +72,8 @@ impl Worker<'_> {
             self.memory.joined.get_or_insert(now);
         }
         let shut = nodes.iter().any(|node| crate::disrupt::is_reserved(node));
-        let reserved = (shut || !machine.initialized())
-            && crate::disrupt::awaits_pods(&world, machine, now);
+        let reserved =
+            (shut || !machine.initialized()) && crate::disrupt::awaits_pods(&world, machine, now);
         let served = &self.context.served;
         let pioneers = served.pioneers(pods.iter().map(|pod| &pod.uid));
         let pool = machine.pool.as_ref().and_then(|pool| world.pool(pool));

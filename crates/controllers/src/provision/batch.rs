@@ -1,6 +1,5 @@
 //! Gathers pods, so that those that come together are planned together.
 
-use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -8,7 +7,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::dialect::Window;
-use crate::view::pods::PodKey;
+use crate::view::Pending;
 
 /// What has come since the last plan.
 #[derive(Debug, Default)]
@@ -21,15 +20,21 @@ pub(crate) struct Batch {
 struct State {
     first: Option<Instant>,
     last: Option<Instant>,
-    pods: BTreeSet<PodKey>,
     again: Option<Instant>,
 }
 
 impl Batch {
-    /// A pod waits. The same pod again does not make anybody wait longer.
-    pub(crate) fn add(&self, pod: PodKey) {
+    /// A pod waits. Of those that the scheduler has yet to come to none begins a batch, but a batch waits for others to
+    /// come, whether they have been tried or not. The same pod again does not make anybody wait longer.
+    pub(crate) fn add(&self, pod: Pending) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.pods.insert(pod) {
+        let open = state.first.is_some();
+        let counts = match pod {
+            Pending::Untried => open,
+            Pending::Tried => true,
+            Pending::Known => !open,
+        };
+        if counts {
             let now = Instant::now();
             state.first.get_or_insert(now);
             state.last = Some(now);
@@ -84,26 +89,18 @@ impl Batch {
 mod tests {
     use super::*;
 
-    fn pod(name: &str) -> PodKey {
-        PodKey {
-            namespace: "default".into(),
-            name: name.into(),
-        }
-    }
-
     #[tokio::test(start_paused = true)]
     async fn a_batch_ends_when_no_new_pod_comes_or_it_has_lasted_long_enough() {
         let batch = std::sync::Arc::new(Batch::default());
         let started = Instant::now();
-        batch.add(pod("a"));
+        batch.add(Pending::Tried);
         batch.wait(Window::default()).await;
         assert_eq!(started.elapsed(), Duration::from_secs(1));
 
         let feeder = batch.clone();
         let feed = async move {
-            for number in 0..100 {
-                feeder.add(pod(&number.to_string()));
-                feeder.add(pod("same"));
+            for _ in 0..100 {
+                feeder.add(Pending::Tried);
                 tokio::time::sleep(Duration::from_millis(500)).await;
             }
         };
@@ -120,7 +117,7 @@ mod tests {
         let batch = Batch::default();
         let started = Instant::now();
         batch.again(Duration::from_millis(300));
-        batch.add(pod("a"));
+        batch.add(Pending::Tried);
         batch.wait(Window::default()).await;
         assert_eq!(started.elapsed(), Duration::from_secs(1));
         batch.again(Duration::from_millis(300));
@@ -129,12 +126,36 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_batch_is_as_long_as_pods_come_and_not_as_long_as_the_scheduler_takes() {
+        let batch = Batch::default();
+        let started = Instant::now();
+        batch.add(Pending::Untried);
+        batch.add(Pending::Known);
+        let scheduler = async {
+            for _ in 0..100 {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                batch.add(Pending::Known);
+            }
+        };
+        let cluster = async {
+            tokio::time::sleep(Duration::from_millis(900)).await;
+            batch.add(Pending::Untried);
+            batch.wait(Window::default()).await;
+        };
+        tokio::select! {
+            () = scheduler => unreachable!("the batch ends first"),
+            () = cluster => {}
+        }
+        assert_eq!(started.elapsed(), Duration::from_millis(1900));
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn the_same_pod_does_not_make_anybody_wait() {
         let batch = Batch::default();
-        batch.add(pod("a"));
+        batch.add(Pending::Tried);
         let started = Instant::now();
         tokio::time::sleep(Duration::from_millis(900)).await;
-        batch.add(pod("a"));
+        batch.add(Pending::Known);
         batch.wait(Window::default()).await;
         assert_eq!(started.elapsed(), Duration::from_secs(1));
     }

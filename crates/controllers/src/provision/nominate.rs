@@ -48,7 +48,7 @@ pub(crate) async fn nominate<'c>(
         let world = context.view.read();
         let waits = |(uid, key): &(Name, PodKey)| {
             let pod = world.pods.get(key);
-            pod.is_some_and(|pod| pod.uid == *uid && pod.provisionable() && !pod.nominated)
+            pod.is_some_and(|pod| pod.uid == *uid && pod.waits() && !pod.nominated)
         };
         pods.into_iter().filter(waits).collect()
     };
@@ -65,7 +65,7 @@ pub(super) async fn take_back(context: &Context, now: Timestamp) {
         let mut told = world
             .pods
             .iter()
-            .filter(|pod| pod.nominated && pod.provisionable())
+            .filter(|pod| pod.nominated && pod.waits())
             .peekable();
         if told.peek().is_none() {
             return;

@@ -109,6 +109,8 @@ pub struct PodRecord {
     pub terminal: bool,
     /// The scheduler found no place for it.
     pub unschedulable: bool,
+    /// The scheduler has yet to come to it.
+    pub untried: bool,
     /// What the scheduler tried in vain, if it said.
     pub tried: Option<Tried>,
     /// The scheduler is making room for it.
@@ -164,7 +166,12 @@ impl PodRecord {
     ///
     /// karpenter: pkg/utils/pod/scheduling.go, `IsProvisionable`
     pub fn provisionable(&self) -> bool {
-        self.unschedulable
+        self.unschedulable && self.waits()
+    }
+
+    /// Whether it waits for a place, whatever the scheduler has said about it.
+    pub fn waits(&self) -> bool {
+        (self.unschedulable || self.untried)
             && self.node.is_none()
             && self.active()
             && !self.preempting

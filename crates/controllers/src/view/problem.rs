@@ -12,6 +12,7 @@ use joiner_core::taints::Effect;
 
 use super::World;
 use super::nodes::NodeRecord;
+use super::overlooked::Overlooked;
 use super::pods::{DISRUPTED, Owner, PodKey, PodRecord};
 use crate::limits;
 use crate::record::{Key, MachineRecord, annotations, kinds};
@@ -52,7 +53,7 @@ impl World {
     /// The problem as it stands.
     pub fn problem(&self, terms: &Terms, now: Timestamp) -> Snapshot {
         let mut snapshot = Snapshot::default();
-        let coming = self.add_pods(terms, &mut snapshot);
+        let coming = self.add_pods(terms, now, &mut snapshot);
         self.add_nodes(terms, now, coming, &mut snapshot);
         let problem = &mut snapshot.problem;
         problem.now = Some(now);
@@ -84,14 +85,20 @@ impl World {
     }
 
     /// Adds the pods that wait. Returns those that need not, by the machine that was bought for them.
-    fn add_pods(&self, terms: &Terms, snapshot: &mut Snapshot) -> BTreeMap<Key, Vec<&PodRecord>> {
+    fn add_pods(
+        &self,
+        terms: &Terms,
+        now: Timestamp,
+        snapshot: &mut Snapshot,
+    ) -> BTreeMap<Key, Vec<&PodRecord>> {
+        let overlooked = Overlooked::new(self, now);
         let mut coming: BTreeMap<Key, Vec<&PodRecord>> = BTreeMap::new();
         for record in self.pods.iter() {
             if let Some(machine) = self.destination(record, terms) {
                 coming.entry(machine.clone()).or_default().push(record);
                 continue;
             }
-            if !record.provisionable() {
+            if !record.provisionable() && !overlooked.holds(record) {
                 continue;
             }
             if record.resource_claims {
@@ -131,7 +138,7 @@ impl World {
         let machine = self.machines.get(key)?;
         let stays = machine.deleting.is_none() && machine.intent().is_none();
         let goes = match &pod.node {
-            None => pod.provisionable(),
+            None => pod.waits(),
             Some(node) => {
                 let own = self.nodes.get(node);
                 pod.active() && own.is_some_and(|node| self.leaves(node))

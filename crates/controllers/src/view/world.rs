@@ -11,7 +11,7 @@ use super::nodes::NodeRecord;
 use super::pods::{PodKey, PodRecord, Specs, lower_pod};
 use super::store::{Outcome, Store, Stored};
 use super::volumes::{Attachment, Claim, Class, Named, Persistent};
-use super::{Observation, Touched, Unreadable};
+use super::{Observation, Pending, Touched, Unreadable};
 use crate::clock;
 use crate::dialect::{Event, Sighting};
 use crate::record::{
@@ -415,9 +415,7 @@ impl World {
             }
             touched.extend(self.waited(&change, now));
             let Some(pod) = change.any() else { continue };
-            if change.after.as_ref().is_some_and(|pod| pod.provisionable()) {
-                touched.push(Touched::Pending(pod.key.clone()));
-            }
+            touched.extend(pending(&change).map(Touched::Pending));
             if let Some(node) = &pod.node {
                 if moved(&change) {
                     // A list tells what is, not when it came to be: the pod's own times have to do.
@@ -457,6 +455,18 @@ impl World {
             _ => {}
         }
         touched
+    }
+}
+
+/// What a change says of a pod that waits.
+fn pending(change: &Change<PodRecord>) -> Option<Pending> {
+    let pod = change.after.as_ref().filter(|pod| pod.waits())?;
+    let waited = change.before.as_ref().is_some_and(|pod| pod.waits());
+    match (pod.unschedulable, waited) {
+        (false, false) => Some(Pending::Untried),
+        (false, true) => None,
+        (true, false) => Some(Pending::Tried),
+        (true, true) => Some(Pending::Known),
     }
 }
 

@@ -112,6 +112,7 @@ pub(super) fn pod(name: &str) -> PodRecord {
         claims: Vec::new(),
         terminal: false,
         unschedulable: false,
+        untried: false,
         tried: None,
         preempting: false,
         nominated: false,

@@ -21,6 +21,8 @@ use crate::view::version;
 /// Key of the taint on nodes that are being drained.
 pub const DISRUPTED: &str = "karpenter.sh/disrupted";
 
+/// The scheduler of every cluster.
+const SCHEDULER: &str = "default-scheduler";
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
 /// Labels and names as shared strings.
@@ -64,6 +66,10 @@ pub fn lower_pod(pod: core::Pod, specs: &mut Specs) -> PodRecord {
     let by_us = nominated && by_us(metadata.managed_fields.as_deref().unwrap_or_default());
     let unschedulable =
         condition("PodScheduled").filter(|one| one.reason.as_deref() == Some("Unschedulable"));
+    // Other schedulers may mean something by saying nothing.
+    let scheduler = spec.scheduler_name.as_deref().unwrap_or(SCHEDULER);
+    let gated = spec.scheduling_gates.as_ref();
+    let untried = scheduler == SCHEDULER && gated.is_none_or(Vec::is_empty);
     PodRecord {
         tolerates_disruption: untolerated([&disrupted], &lowered.tolerations).is_none(),
         spec: specs.share(lowered),
@@ -86,6 +92,7 @@ pub fn lower_pod(pod: core::Pod, specs: &mut Specs) -> PodRecord {
         claims,
         terminal: matches!(phase, "Failed" | "Succeeded"),
         unschedulable: unschedulable.is_some(),
+        untried: untried && condition("PodScheduled").is_none(),
         tried: unschedulable.and_then(|one| tried(one.message.as_deref()?)),
         preempting: nominated && !by_us,
         nominated: nominated && by_us,
@@ -486,6 +493,21 @@ mod tests {
             *pod.pointer_mut(path).unwrap() = value.clone();
         }
         lower(pod)
+    }
+
+    #[test]
+    fn a_pod_that_nobody_has_tried_is_told_from_one_that_nobody_should() {
+        let fresh = json!({"/status/conditions": []});
+        assert!(pending(&fresh).untried);
+        assert!(pending(&fresh).waits());
+        assert!(!pending(&json!({})).untried);
+        for spec in [
+            json!({"schedulingGates": [{"name": "quota"}]}),
+            json!({"schedulerName": "volcano"}),
+        ] {
+            let pod = json!({"/status/conditions": [], "/spec": spec});
+            assert!(!pending(&pod).waits(), "{pod}");
+        }
     }
 
     #[test]
