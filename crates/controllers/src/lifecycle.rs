@@ -146,6 +146,10 @@ pub enum Step {
 }
 
 /// What is known, beside the machine object itself.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "independent facts, as observed"
+)]
 #[derive(Clone, Debug)]
 pub struct Observed {
     /// Now.
