@@ -25,14 +25,14 @@ impl Overlooked {
     pub(super) fn new(world: &World, now: Timestamp) -> Self {
         let behind = world.pods.iter().any(|pod| pod.provisionable())
             && world.pods.iter().any(|pod| pod.untried && pod.waits());
-        let placed = world
-            .pods
-            .iter()
-            .filter(|pod| pod.node.is_some() && pod.active());
-        let least = placed.map(|pod| pod.spec.priority).min();
+        let least = || {
+            let pods = world.pods.iter();
+            let placed = pods.filter(|pod| pod.node.is_some() && pod.active());
+            placed.map(|pod| pod.spec.priority).min()
+        };
         Overlooked {
             now,
-            priority: behind.then(|| least.unwrap_or(i32::MAX)),
+            priority: behind.then(|| least().unwrap_or(i32::MAX)),
         }
     }
 

@@ -292,3 +292,49 @@ impl Market {
         least
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ware(price: f64, room: [f64; 2]) -> Ware {
+        Ware {
+            column: 0,
+            price,
+            room: room.to_vec(),
+            admits: vec![true, true],
+        }
+    }
+
+    /// Pods that ask for processors only, and pods that ask for memory only.
+    fn market(wares: Vec<Ware>) -> Market {
+        Market {
+            needs: vec![vec![1.0, 0.0], vec![0.0, 1.0]],
+            wares,
+            whole: vec![1.0, 1.0],
+            total: 1.0,
+        }
+    }
+
+    #[test]
+    fn pods_of_opposite_shape_are_worth_what_a_machine_for_both_costs() {
+        let separate = || vec![ware(0.2, [0.5, 0.0]), ware(0.1, [0.0, 0.5])];
+        let values = market(separate()).values();
+        assert!((values[0] - 0.4).abs() < 1e-6 && (values[1] - 0.2).abs() < 1e-6);
+        let mut wares = separate();
+        wares.push(ware(0.25, [0.5, 0.5]));
+        let values = market(wares).values();
+        assert!((values[0] + values[1] - 0.5).abs() < 1e-6, "{values:?}");
+    }
+
+    #[test]
+    fn at_its_own_prices_the_whole_room_of_a_machine_costs_what_it_costs() {
+        let market = market(vec![ware(0.2, [0.5, 0.1]), ware(0.1, [0.1, 0.5])]);
+        let values = market.values();
+        for ware in &market.wares {
+            let prices = market.prices(ware, &values);
+            let charged: f64 = prices.iter().zip(&ware.room).map(|(a, b)| a * b).sum();
+            assert!((charged - ware.price).abs() < 1e-9, "{prices:?}");
+        }
+    }
+}

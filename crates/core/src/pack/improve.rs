@@ -26,8 +26,8 @@ const BOUGHT: Reach = Reach {
     pods: 120,
 };
 const DEALT: Reach = Reach {
-    machines: 17,
-    pods: 600,
+    machines: 26,
+    pods: 700,
 };
 /// One in so many attempts buys machines one by one where pods can be dealt out.
 const BUYING: usize = 4;

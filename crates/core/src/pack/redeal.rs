@@ -13,9 +13,11 @@ use super::vector::{LEAD, Lead, lead_fits};
 /// Mixtures thought of before one is dealt to.
 const PROPOSALS: usize = 200;
 /// Machines that may go in one exchange.
-const GOING: usize = 6;
-/// Machines that may come, beside the last one.
+const GOING: usize = 14;
+/// Kinds of machines that may come, beside the last one.
 const COMING: usize = 4;
+/// Of each kind there come one, two, four and so on, up to so many doublings and one.
+const ALIKE: usize = 5;
 /// So many of the largest pods must fit somewhere for a mixture to be worth a try.
 const LARGEST: usize = 3;
 /// What every resource weighs at least, however little it is worth: none may run out early.
@@ -107,12 +109,16 @@ impl Hand {
         }
         (0..PROPOSALS).find_map(|_| {
             let mixture = exchanged(context, dice, columns, bargains, spare)?;
-            let mut largest = self.cards.iter().take(LARGEST);
-            let held = |card: &Card| {
-                let mut rooms = mixture.iter().map(|column| room(context, *column));
-                rooms.any(|room| lead_fits(&card.need, &room))
-            };
-            largest.all(held).then_some(mixture)
+            self.holds_largest(context, &mixture).then_some(mixture)
+        })
+    }
+
+    /// Whether the largest pods have a place, each by itself.
+    fn holds_largest(&self, context: &Context<'_, '_>, mixture: &[u32]) -> bool {
+        let mut largest = self.cards.iter().take(LARGEST);
+        largest.all(|card| {
+            let mut rooms = mixture.iter().map(|column| room(context, *column));
+            rooms.any(|room| lead_fits(&card.need, &room))
         })
     }
 
@@ -235,14 +241,17 @@ fn exchanged(
         }
     }
     for _ in 0..dice.below(COMING + 1) {
-        if suffices(&spare) || purse <= 0 {
-            break;
-        }
         let part = dice.unit();
         let new = bargains[(part * part * bargains.len() as f64) as usize];
-        purse -= cost(new);
-        shift(&mut spare, &room(context, new), 1);
-        mixture.push(new);
+        let most = dice.below(ALIKE) + 1;
+        for _ in 0..1 << dice.below(most) {
+            if suffices(&spare) || purse <= 0 {
+                break;
+            }
+            purse -= cost(new);
+            shift(&mut spare, &room(context, new), 1);
+            mixture.push(new);
+        }
     }
     if purse > 0 && !suffices(&spare) {
         // The cheapest one that has all that is missing.
@@ -270,4 +279,41 @@ fn filling(context: &Context<'_, '_>, appraisal: &Appraisal, mut lots: Vec<u32>)
         filling.pick(lot);
     }
     filling
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn player(cpu: i64, memory: i64) -> Player {
+        let free = [cpu, memory, 0, 0];
+        Player {
+            cost: 1.0,
+            free,
+            scale: [1.0 / 10.0, 1.0 / 10.0, 0.0, 0.0],
+            weights: [0.5, 0.5, 0.0, 0.0],
+            imbalance: 0.0,
+            cards: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_pod_does_least_harm_where_it_puts_the_shape_right() {
+        let mut crooked = player(10, 10);
+        crooked.take(0, &[6, 2, 0, 0]);
+        let straight = player(10, 10);
+        let (cpu, memory) = ([3, 1, 0, 0], [1, 5, 0, 0]);
+        assert!(
+            crooked.harm(&memory) < 0.0,
+            "it mends what the other spoilt"
+        );
+        assert!(crooked.harm(&memory) < straight.harm(&memory));
+        assert!(crooked.harm(&cpu) > straight.harm(&cpu));
+    }
+
+    #[test]
+    fn what_spoils_the_shape_is_worse_where_little_is_left() {
+        let (full, empty) = (player(4, 4), player(10, 10));
+        assert!(full.harm(&[2, 0, 0, 0]) > empty.harm(&[2, 0, 0, 0]));
+    }
 }
