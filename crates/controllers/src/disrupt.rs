@@ -19,7 +19,7 @@ mod past;
 mod places;
 mod progress;
 mod reasons;
-mod reserve;
+pub(crate) mod reserve;
 mod taint;
 mod turns;
 mod wave;
@@ -38,7 +38,6 @@ use tracing::{info, warn};
 
 pub(crate) use drift::run as run_drift;
 pub(crate) use past::Past;
-pub(crate) use reserve::{OPENED, awaits_pods, fill, is_reserved, taint as reserved};
 
 use self::reasons::Reasons;
 use self::wave::Wave;

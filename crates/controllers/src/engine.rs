@@ -426,9 +426,7 @@ impl Dispatcher {
         let now = self.context.now();
         let node = machine.status.node.as_ref();
         let node = node.and_then(|name| self.context.view.read().nodes.get(name).cloned());
-        let open = !node
-            .as_ref()
-            .is_some_and(|node| crate::disrupt::is_reserved(node));
+        let open = !node.as_ref().is_some_and(|node| node.reserved());
         let version = node.map(|node| node.version);
         if open
             && self.context.served.saw(&machine, version, now)

@@ -41,6 +41,17 @@ pub struct Taint {
     pub effect: Effect,
 }
 
+impl Taint {
+    /// One without a value that keeps new pods away.
+    pub fn no_schedule(key: &str) -> Self {
+        Taint {
+            key: key.into(),
+            value: "".into(),
+            effect: Effect::NoSchedule,
+        }
+    }
+}
+
 /// How a toleration compares values.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,

@@ -62,13 +62,24 @@ fn fate(replacements: &[Option<(bool, bool)>], now: Timestamp, deadline: Timesta
 
 type Group = (Intent, Vec<Arc<MachineRecord>>);
 
+/// Machines that are to go, and what is written on them.
+fn intended(world: &World) -> impl Iterator<Item = (Intent, &Arc<MachineRecord>)> {
+    let machines = world.machines.iter();
+    machines.filter_map(|machine| Some((machine.intent()?, machine)))
+}
+
+/// Those that go in one disruption.
+pub(super) fn members<'w>(
+    world: &'w World,
+    id: &Name,
+) -> impl Iterator<Item = (Intent, &'w Arc<MachineRecord>)> {
+    intended(world).filter(move |(intent, _)| intent.id == *id)
+}
+
 /// Disruptions under way, by id.
 fn groups(world: &World) -> BTreeMap<Name, Group> {
     let mut all: BTreeMap<Name, Group> = BTreeMap::new();
-    for machine in world.machines.iter() {
-        let Some(intent) = machine.intent() else {
-            continue;
-        };
+    for (intent, machine) in intended(world) {
         all.entry(intent.id.clone())
             .or_insert_with(|| (intent, Vec::new()))
             .1
@@ -258,10 +269,8 @@ pub(super) async fn undo(context: &Context, id: &Name) {
                 && !one.initialized()
         });
         let unneeded: Vec<Arc<MachineRecord>> = bought.cloned().collect();
-        let machines = groups(&world)
-            .remove(id)
-            .map(|(_, machines)| machines)
-            .unwrap_or_default();
+        let machines = members(&world, id).map(|(_, machine)| machine.clone());
+        let machines: Vec<Arc<MachineRecord>> = machines.collect();
         (machines, unneeded)
     };
     for machine in &unneeded {

@@ -5,52 +5,31 @@
 //! stays shut until those that go elsewhere have found their places and those that it was bought for wait for it; then
 //! the scheduler can be told who goes where.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use joiner_core::taints::{Effect, Taint};
 
+use super::progress::members;
 use crate::clock;
 use crate::context::Context;
-use crate::record::{Intent, MachineRecord, annotations};
+use crate::record::{MachineRecord, annotations};
 use crate::view::World;
-use crate::view::nodes::NodeRecord;
 
-/// Taint of a node that is kept.
-const RESERVED: &str = "joiner.dev/reserved";
 /// How long nodes are kept after the first of those that they replace has begun to go.
 const LONGEST: Duration = Duration::from_secs(10);
 /// A drain that has not moved for so long is held up, and those that have left already should not wait for it.
 const HELD_UP: Duration = Duration::from_millis(1500);
-
-/// The taint of a node that is kept.
-pub(crate) fn taint() -> Taint {
-    Taint {
-        key: RESERVED.into(),
-        value: "".into(),
-        effect: Effect::NoSchedule,
-    }
-}
-
-/// Which taint to take off when it opens.
-pub(crate) const OPENED: (&str, Effect) = (RESERVED, Effect::NoSchedule);
-
-/// Whether a node is kept.
-pub(crate) fn is_reserved(node: &NodeRecord) -> bool {
-    node.tainted(RESERVED, Effect::NoSchedule)
-}
 
 /// Whether the time of the pods that a machine is kept for has yet to come.
 pub(crate) fn awaits_pods(world: &World, machine: &MachineRecord, now: Timestamp) -> bool {
     let Some(id) = machine.annotations.get(annotations::REPLACES) else {
         return false;
     };
-    let part = |intent: &Intent| intent.id == *id && intent.scatters;
-    let replaced: Vec<&MachineRecord> = world
-        .machines
-        .iter()
-        .map(AsRef::as_ref)
-        .filter(|one| one.intent().as_ref().is_some_and(part))
+    let part = members(world, id);
+    let replaced: Vec<&Arc<MachineRecord>> = part
+        .filter(|(intent, _)| intent.scatters)
+        .map(|(_, machine)| machine)
         .collect();
     let Some(began) = replaced.iter().filter_map(|one| one.deleting).min() else {
         return !replaced.is_empty();
@@ -60,10 +39,10 @@ pub(crate) fn awaits_pods(world: &World, machine: &MachineRecord, now: Timestamp
     }
     let leaving = replaced.iter().filter(|one| one.deleting.is_some());
     let mut nodes = leaving.filter_map(|one| one.status.node.as_ref());
+    let binding = world.has_pods_to_bind();
     nodes.any(|node| {
         let moved = world.last_pod_event(node).unwrap_or(began).max(began);
-        let mut pods = world.pods_on(node);
-        let moving = world.has_pods_to_bind() || pods.any(|pod| pod.evictable(now));
+        let moving = binding || world.pods_on(node).any(|pod| pod.evictable(now));
         moving && clock::since(now, moved) < HELD_UP
     })
 }

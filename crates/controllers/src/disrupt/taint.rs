@@ -31,12 +31,7 @@ pub(super) async fn taint(
     let mut change = NodeChange::of(node);
     match wanted {
         Taintedness::Tainted | Taintedness::Leaving => {
-            let taint = Taint {
-                key: DISRUPTED.into(),
-                value: "".into(),
-                effect: Effect::NoSchedule,
-            };
-            change.ensure_taints(node, &[taint], &[]);
+            change.ensure_taints(node, &[Taint::no_schedule(DISRUPTED)], &[]);
             change.taint_time = Some(context.now());
         }
         Taintedness::Clean => {

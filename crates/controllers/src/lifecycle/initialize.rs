@@ -5,12 +5,12 @@ use std::time::Duration;
 use joiner_core::labels;
 use joiner_core::name::Name;
 use joiner_core::resources;
-use joiner_core::taints::Effect;
+use joiner_core::taints::{Effect, Taint};
 
 use super::{Cause, NodeChange, Observed, Step, Wake, standing, status_or_wait, with_conditions};
 use crate::clock;
 use crate::record::{MachineRecord, MachineStatus, Truth, kinds};
-use crate::view::nodes::NodeRecord;
+use crate::view::nodes::{NodeRecord, RESERVED};
 
 /// How often labels that somebody else changed are put right: a cloud that insists must not make us write for ever.
 const REPAIR: Duration = Duration::from_mins(5);
@@ -80,7 +80,7 @@ pub(super) fn take_into_use(change: &mut NodeChange, node: &NodeRecord, observed
     let initialized: (Name, Name) = (labels::INITIALIZED.into(), "true".into());
     change.ensure_labels(node, [(&initialized.0, &initialized.1)]);
     if observed.reserved && change.labels.contains_key(labels::INITIALIZED) {
-        change.ensure_taints(node, &[crate::disrupt::reserved()], &[]);
+        change.ensure_taints(node, &[Taint::no_schedule(RESERVED)], &[]);
     }
 }
 
@@ -150,15 +150,11 @@ pub(super) fn settled(machine: &MachineRecord, observed: &Observed) -> Step {
         return Step::Delete(Cause::NodeDeleted);
     }
     let mut change = NodeChange::of(node);
-    let look = if crate::disrupt::is_reserved(node) {
-        if !observed.reserved {
-            change.ensure_taints(node, &[], &[crate::disrupt::OPENED]);
-            return Step::Node(Box::new(change));
-        }
-        Some(clock::after(observed.now, LOOK))
-    } else {
-        None
-    };
+    if node.reserved() && !observed.reserved {
+        change.ensure_taints(node, &[], &[(RESERVED, Effect::NoSchedule)]);
+        return Step::Node(Box::new(change));
+    }
+    let look = node.reserved().then(|| clock::after(observed.now, LOOK));
     change.ensure_labels(node, &observed.node_labels);
     let ours = [labels::NODEPOOL, labels::CAPACITY_TYPE];
     change.ensure_labels(

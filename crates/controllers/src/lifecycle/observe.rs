@@ -10,6 +10,7 @@ use super::reconcile::Worker;
 use super::{Observed, drain};
 use crate::classes::Slot;
 use crate::dialect::Dialect;
+use crate::disrupt::reserve;
 use crate::record::MachineRecord;
 use crate::view::World;
 use crate::view::nodes::NodeRecord;
@@ -71,9 +72,9 @@ impl Worker<'_> {
         if !nodes.is_empty() {
             self.memory.joined.get_or_insert(now);
         }
-        let shut = nodes.iter().any(|node| crate::disrupt::is_reserved(node));
+        let shut = nodes.iter().any(|node| node.reserved());
         let reserved =
-            (shut || !machine.initialized()) && crate::disrupt::awaits_pods(&world, machine, now);
+            (shut || !machine.initialized()) && reserve::awaits_pods(&world, machine, now);
         let served = &self.context.served;
         let pioneers = served.pioneers(pods.iter().map(|pod| &pod.uid));
         let pool = machine.pool.as_ref().and_then(|pool| world.pool(pool));

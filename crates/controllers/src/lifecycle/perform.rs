@@ -44,7 +44,7 @@ impl Worker<'_> {
                 let joins = stays && !machine.registered();
                 let opens = stays && machine.initialized() && change.taints.is_some();
                 if opens {
-                    crate::disrupt::fill(self.context, machine);
+                    crate::disrupt::reserve::fill(self.context, machine);
                 }
                 let _turn = if joins || opens {
                     crate::provision::nominate(self.context, &machine.key, &change.name).await

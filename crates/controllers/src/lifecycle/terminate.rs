@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use joiner_core::taints::{Effect, Taint};
+use joiner_core::taints::Taint;
 use joiner_providers::MachineId;
 
 use super::drain::{self, Drain};
@@ -77,12 +77,7 @@ fn empty(machine: &MachineRecord, observed: &Observed, node: &NodeRecord) -> Opt
         return Some(Step::Metadata(change));
     }
     let mut change = NodeChange::of(node);
-    let taint = Taint {
-        key: DISRUPTED.into(),
-        value: "".into(),
-        effect: Effect::NoSchedule,
-    };
-    change.ensure_taints(node, &[taint], &[]);
+    change.ensure_taints(node, &[Taint::no_schedule(DISRUPTED)], &[]);
     change.taint_time = Some(now);
     change.ensure_unbalanced(node);
     if !node.owners.contains(&machine.uid.0) {

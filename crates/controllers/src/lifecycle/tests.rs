@@ -271,10 +271,7 @@ fn small_pods_leave_when_larger_ones_have_found_their_places() {
     toy.run_until(|toy| toy.pods.is_empty());
     let waited = clock::since(toy.now, asked);
     assert!(waited >= Duration::from_millis(200), "{waited:?}");
-    let evictions = toy.log.iter().filter(|line| line.starts_with("evict"));
-    let order: Vec<&str> = evictions.map(String::as_str).collect();
-    let expected = ["big", "large", "small"].map(|name| format!("evict default/{name}"));
-    assert_eq!(order, expected);
+    assert_eq!(toy.evicted(), ["big", "large", "small"]);
 }
 
 #[test]
@@ -290,10 +287,7 @@ fn pods_that_machines_were_bought_for_leave_after_the_others() {
     toy.pioneers = ["pioneer".into(), "follower".into()].into();
     toy.delete();
     toy.run_until(|toy| toy.pods.is_empty());
-    let evictions = toy.log.iter().filter(|line| line.starts_with("evict"));
-    let order: Vec<&str> = evictions.map(String::as_str).collect();
-    let expected = ["large", "small", "pioneer", "follower"];
-    assert_eq!(order, expected.map(|name| format!("evict default/{name}")));
+    assert_eq!(toy.evicted(), ["large", "small", "pioneer", "follower"]);
 }
 
 #[test]
@@ -301,7 +295,7 @@ fn a_node_that_is_kept_takes_pods_when_their_time_has_come() {
     let mut toy = Toy::new();
     toy.reserved = true;
     toy.run_until(|toy| toy.machine().initialized());
-    let is_reserved = |toy: &Toy| crate::disrupt::is_reserved(toy.node.as_ref().unwrap());
+    let is_reserved = |toy: &Toy| toy.node.as_ref().unwrap().reserved();
     toy.run_for(Duration::from_secs(30));
     assert!(is_reserved(&toy));
     toy.reserved = false;

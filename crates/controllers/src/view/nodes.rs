@@ -12,6 +12,9 @@ use super::store::Stored;
 use super::version;
 use crate::record::annotations;
 
+/// Key of the taint on nodes that are kept for pods that are about to move there.
+pub(crate) const RESERVED: &str = "joiner.dev/reserved";
+
 /// A condition of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeCondition {
@@ -120,6 +123,11 @@ impl NodeRecord {
         known
             .filter(|_| self.tainted(key, effect))
             .map(|one| one.time)
+    }
+
+    /// Whether it is kept for pods that are about to move there.
+    pub fn reserved(&self) -> bool {
+        self.tainted(RESERVED, Effect::NoSchedule)
     }
 
     /// Whether some taint keeps pods away that do not tolerate it.

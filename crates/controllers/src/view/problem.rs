@@ -11,7 +11,7 @@ use joiner_core::problem::{Catalog, Node, NodePhase, Pod, PodSpec, Problem, Sett
 use joiner_core::taints::Effect;
 
 use super::World;
-use super::nodes::NodeRecord;
+use super::nodes::{NodeRecord, RESERVED};
 use super::overlooked::Overlooked;
 use super::pods::{DISRUPTED, Owner, PodKey, PodRecord};
 use crate::limits;
@@ -253,8 +253,9 @@ impl World {
     ) -> Node {
         let initialized = machine.is_none_or(MachineRecord::initialized);
         let deleting = self.leaves(node);
+        let mut taints = node.taints.clone();
         // Kept for pods that are about to move, or for whoever waits.
-        let reserved = crate::disrupt::reserved();
+        taints.retain(|taint| &*taint.key != RESERVED);
         let mut allocatable = node.allocatable.clone();
         let mut capacity = node.capacity.clone();
         if let Some(machine) = machine
@@ -288,12 +289,7 @@ impl World {
                 NodePhase::Starting
             },
             labels: node.labels.clone(),
-            taints: node
-                .taints
-                .iter()
-                .filter(|taint| **taint != reserved)
-                .cloned()
-                .collect(),
+            taints,
             startup_taints: machine
                 .map(|machine| machine.startup_taints.clone())
                 .unwrap_or_default(),
@@ -314,7 +310,7 @@ impl World {
             do_not_disrupt: node.do_not_disrupt
                 || terms.own_node.as_ref() == Some(&node.name)
                 || machine.is_some_and(do_not_disrupt),
-            nominated: crate::disrupt::is_reserved(node)
+            nominated: node.reserved()
                 || self
                     .nominations
                     .get(&node.name)

@@ -212,6 +212,13 @@ impl Toy {
         self.change(|machine| machine.deleting = Some(now));
     }
 
+    /// Pods that were asked to leave, in this order.
+    pub(super) fn evicted(&self) -> Vec<&str> {
+        let lines = self.log.iter().filter(|line| line.starts_with("evict"));
+        let pods = lines.map(|line| line.strip_prefix("evict default/").unwrap_or(line));
+        pods.collect()
+    }
+
     fn observed(&mut self) -> Observed {
         let machine = self.machine.clone().unwrap();
         if machine.deleting.is_some() && self.memory.drain_began.is_none() {

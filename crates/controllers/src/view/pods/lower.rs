@@ -9,7 +9,7 @@ use joiner_core::problem::{
 };
 use joiner_core::requirement::{Expression, Operator};
 use joiner_core::selector::LabelSelector;
-use joiner_core::taints::{Effect, Taint, Toleration, TolerationOperator, untolerated};
+use joiner_core::taints::{Taint, Toleration, TolerationOperator, untolerated};
 use k8s_openapi::api::apps::v1 as apps;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
@@ -54,11 +54,7 @@ pub fn lower_pod(pod: core::Pod, specs: &mut Specs) -> PodRecord {
     let requests = pod_requests(&spec, Some(&status));
     let claims = claims(&spec, &name);
     let lowered = lower_spec(&spec, namespace.clone(), labels(metadata.labels), requests);
-    let disrupted = Taint {
-        key: DISRUPTED.into(),
-        value: "".into(),
-        effect: Effect::NoSchedule,
-    };
+    let disrupted = Taint::no_schedule(DISRUPTED);
     let class = spec.priority_class_name.as_deref().unwrap_or_default();
     let nominated = status
         .nominated_node_name
