@@ -19,13 +19,19 @@ mod verify;
 /// Shares of the candidates that are tried, in thousandths.
 const SHARES: [usize; 9] = [1000, 900, 750, 600, 450, 300, 180, 80, 20];
 /// What moving a pod costs, in percent of what pods cost in the mean: for less than that nobody is disturbed.
-const MOVING: u32 = 5;
+const MOVING: u32 = 2;
 /// Nodes that are put back to see whether fewer moves do as well.
 const MAX_RETURNS: usize = 6;
 /// Two trials in a row that cost so much more than the best, in percent, end the search.
 const WORSE: u32 = 3;
 /// So much more ends it at once: what lies between is not better than the best either.
 const MUCH_WORSE: u32 = 50;
+/// So few nodes are looked at one by one.
+const FEW: usize = 24;
+/// One part in so many above the least that the cluster can cost is near enough to look no further.
+const ENOUGH: i64 = 500;
+/// Choices among these few.
+const MAX_LOOKS: usize = 32;
 /// Choices that are looked at closely before none is made.
 const MAX_CHOICES: usize = 3;
 /// Rounds of putting nodes back that break a rule.
@@ -148,6 +154,26 @@ fn within_budgets(
     taken
 }
 
+/// The same with one of these nodes back or gone as well, then with one back and another gone in its stead.
+fn neighbours(removed: &BTreeSet<u32>, few: &[u32]) -> Vec<BTreeSet<u32>> {
+    let (gone, left): (Vec<u32>, Vec<u32>) = few.iter().partition(|node| removed.contains(node));
+    let change = |back: Option<u32>, gone: Option<u32>| {
+        let mut removed = removed.clone();
+        removed.retain(|node| Some(*node) != back);
+        removed.extend(gone);
+        removed
+    };
+    let one = few.iter().map(|node| {
+        let is_gone = removed.contains(node);
+        change(is_gone.then_some(*node), (!is_gone).then_some(*node))
+    });
+    let swapped = gone
+        .iter()
+        .flat_map(|back| left.iter().map(move |gone| (*back, *gone)))
+        .map(|(back, gone)| change(Some(back), Some(gone)));
+    one.chain(swapped).collect()
+}
+
 struct Search<'a, 'c, 'p> {
     trials: &'a Trials<'c, 'p>,
     candidates: &'a [Candidate],
@@ -162,8 +188,7 @@ impl Search<'_, '_, '_> {
         // Spot must not make way for spot unless its pool says so; room that is there is another matter.
         let (locked, open): (Vec<usize>, Vec<usize>) =
             taken.iter().partition(|index| self.locked(**index));
-        let ranked = self.ranked(&open).into_iter().take(MAX_CHOICES);
-        for removed in ranked {
+        for removed in self.ranked(&open).into_iter().take(MAX_CHOICES) {
             if let Some(trial) = self.verified(removed, Buying::Allowed) {
                 return Some(trial);
             }
@@ -192,8 +217,11 @@ impl Search<'_, '_, '_> {
 
     /// Tries prefixes of the order; best choice first.
     fn ranked(&self, order: &[usize]) -> Vec<BTreeSet<u32>> {
+        // Of a few, each is tried by itself afterwards.
+        let few = order.len() <= FEW;
         let mut lengths: Vec<usize> = SHARES
             .iter()
+            .step_by(if few { 2 } else { 1 })
             .map(|share| (order.len() * share).div_ceil(1000))
             .chain([1])
             .filter(|length| (1..=order.len()).contains(length))
@@ -218,10 +246,48 @@ impl Search<'_, '_, '_> {
         trials.sort_by_key(|(length, trial)| (self.burden(trial), *length));
         let mut ranked: Vec<BTreeSet<u32>> = Vec::new();
         if let Some((_, best)) = trials.first() {
-            ranked.extend(self.fewer(best));
+            if few {
+                ranked.push(self.closely(order, best));
+            } else {
+                ranked.extend(self.fewer(best));
+            }
         }
         ranked.extend(trials.into_iter().map(|(_, trial)| trial.removed));
         ranked
+    }
+
+    /// Each of a few nodes is left where it is, or taken away as well or in another's stead, for as long as that makes
+    /// the whole cheaper: a node that goes takes room that others then have to buy, and the order in which they were
+    /// tried cannot show that.
+    fn closely(&self, few: &[usize], best: &Trial) -> BTreeSet<u32> {
+        let few: Vec<u32> = few.iter().map(|at| self.candidates[*at].node).collect();
+        let enough = self.least() + Money::from_nanos(self.least().nanos() / ENOUGH);
+        let mut best = best.clone();
+        let mut seen = BTreeSet::from([best.removed.clone()]);
+        while best.total > enough {
+            let better = neighbours(&best.removed, &few)
+                .into_iter()
+                .find_map(|removed| {
+                    let looked = removed.len() > self.forced.removed.len()
+                        && seen.len() < MAX_LOOKS
+                        && seen.insert(removed.clone());
+                    let trial =
+                        looked.then(|| self.trials.run(&removed, Buying::Allowed, Care::Rough));
+                    trial.filter(|trial| {
+                        trial.stranded().is_empty() && self.burden(trial) < self.burden(&best)
+                    })
+                });
+            match better {
+                Some(trial) => best = trial,
+                None => break,
+            }
+        }
+        best.removed
+    }
+
+    /// What the cluster costs at least, whoever goes.
+    fn least(&self) -> Money {
+        self.all.total - self.all.plan.cost + self.all.plan.lower_bound
     }
 
     /// What a trial comes to, with what it costs to move pods.

@@ -490,6 +490,23 @@ fn of_two_ways_to_save_the_same_the_one_that_moves_fewer_pods_is_taken() {
 }
 
 #[test]
+fn a_small_gain_does_not_take_the_room_that_a_large_one_needs() {
+    let mut problem = problem();
+    on_demand_only(&mut problem);
+    problem.pools[0].disruption.min_savings = 10;
+    // Four cores are free there. With half of its pods in them, the large node becomes half as large; with the small
+    // node's pod in them, only the small node goes.
+    node(&mut problem, "fixed", 8, &[4000]);
+    problem.nodes[0].do_not_disrupt = true;
+    node(&mut problem, "small", 2, &[1000]);
+    node(&mut problem, "large", 8, &[4000, 800, 800, 800, 800, 800]);
+    problem.catalogs[0].types[0].offerings[0].available = false;
+    let plan = decide(&problem);
+    assert_eq!(gone(&plan), [("large", Underutilized)]);
+    assert_eq!(plan.cost, Money::from_nanos(200_000_000));
+}
+
+#[test]
 fn what_is_bought_again_is_not_taken_away_first() {
     let mut problem = problem();
     on_demand_only(&mut problem);
