@@ -1,9 +1,11 @@
 //! Pods of the comparison form.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::Arc;
 
-use serde::Deserialize;
+use serde::de::{SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use super::error::Fault;
 use super::validate;
@@ -42,6 +44,57 @@ pub(super) struct Pod {
     anti_affinity: Vec<Affinity>,
     #[serde(default, rename = "podAffinity")]
     affinity: Vec<Affinity>,
+}
+
+/// A list of pods, each of them lowered as it is read: in this form a pod takes several times the room.
+pub(super) struct Pending {
+    pub(super) pods: Result<Vec<CorePod>, Fault>,
+    pub(super) shared: Pods,
+}
+
+impl Default for Pending {
+    fn default() -> Self {
+        Pending {
+            pods: Ok(Vec::new()),
+            shared: Pods::new(),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Pending {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Read;
+
+        impl<'de> Visitor<'de> for Read {
+            type Value = Pending;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a list of pods")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Pending, A::Error> {
+                let Pending {
+                    mut pods,
+                    mut shared,
+                } = Pending::default();
+                // What is wrong in a pod is told once it is known that the file is whole.
+                for index in 0.. {
+                    let Some(pod) = list.next_element::<Pod>()? else {
+                        break;
+                    };
+                    if let Ok(known) = &mut pods {
+                        match shared.lower_at(index, pod) {
+                            Ok(pod) => known.push(pod),
+                            Err(fault) => pods = Err(fault),
+                        }
+                    }
+                }
+                Ok(Pending { pods, shared })
+            }
+        }
+
+        deserializer.deserialize_seq(Read)
+    }
 }
 
 #[derive(Deserialize)]
@@ -115,13 +168,13 @@ impl Pods {
     }
 
     pub(super) fn lower_all(&mut self, pods: Vec<Pod>) -> Result<Vec<CorePod>, Fault> {
-        pods.into_iter()
-            .enumerate()
-            .map(|(index, pod)| {
-                self.lower(pod)
-                    .map_err(|fault| fault.element(index).within("pods"))
-            })
-            .collect()
+        let pods = pods.into_iter().enumerate();
+        pods.map(|(index, pod)| self.lower_at(index, pod)).collect()
+    }
+
+    fn lower_at(&mut self, index: usize, pod: Pod) -> Result<CorePod, Fault> {
+        self.lower(pod)
+            .map_err(|fault| fault.element(index).within("pods"))
     }
 
     fn lower(&mut self, pod: Pod) -> Result<CorePod, Fault> {

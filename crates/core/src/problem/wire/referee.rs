@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize;
 
 use super::error::Fault;
-use super::pods::{DaemonSet, Pod, Pods};
+use super::pods::{DaemonSet, Pending, Pod, Pods};
 use super::validate;
 use crate::labels;
 use crate::money::Money;
@@ -31,7 +31,7 @@ pub(super) struct Problem {
     #[serde(default)]
     daemon_sets: Option<Vec<DaemonSet>>,
     #[serde(default)]
-    pods: Option<Vec<Pod>>,
+    pods: Option<Pending>,
     #[serde(default)]
     nodes: Option<Vec<Node>>,
 }
@@ -104,11 +104,12 @@ const CATALOG: &str = "catalog";
 
 impl Problem {
     pub(super) fn lower(self) -> Result<CoreProblem, Fault> {
-        let mut pods = Pods::new();
+        let pending = self.pods.unwrap_or_default();
+        let mut pods = pending.shared;
         let types = lower_types(self.instance_types, &pods)?;
         let pools = lower_pools(self.node_pools)?;
         let daemon_sets = self.daemon_sets.unwrap_or_default();
-        let pending = pods.lower_all(self.pods.unwrap_or_default())?;
+        let pending = pending.pods?;
         let nodes = lower_nodes(self.nodes.unwrap_or_default(), &types, &pools, &mut pods)?;
         Ok(CoreProblem {
             name: self.name,
