@@ -144,7 +144,8 @@ fn a_search_pays() {
 
 #[test]
 fn threads_do_not_change_a_plan_and_the_seed_may() {
-    let problem = problem(&sizes(7, 50), true);
+    // Enough kinds of pods for the search to have something to do.
+    let problem = problem(&sizes(7, 160), true);
     let written = |seed, threads| {
         let plan = planned(&problem, 60, seed, threads);
         serde_json::to_string(&plan).unwrap()

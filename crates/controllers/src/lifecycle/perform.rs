@@ -44,6 +44,7 @@ impl Worker<'_> {
                 let joins = stays && !machine.registered();
                 let opens = stays && machine.initialized() && change.taints.is_some();
                 if opens {
+                    info!(machine = %machine.key, node = %change.name, "open to the pods it was kept for");
                     crate::disrupt::reserve::fill(self.context, machine);
                 }
                 let _turn = if joins || opens {

@@ -136,6 +136,12 @@ impl<'p> Settled<'p> {
         self.calm.as_ref().unwrap_or(self.given)
     }
 
+    /// Pods that are on a node already and would move, without those that wait and are meant for it.
+    pub(super) fn present(&self, node: usize) -> impl Iterator<Item = &'p Pod> {
+        let pods = self.given.nodes[node].pods.iter();
+        pods.filter(|pod| pod.reschedulable())
+    }
+
     /// Whether pods that wait are meant for this node.
     pub(super) fn receives(&self, node: usize) -> bool {
         self.receiving.contains(&node)

@@ -3,7 +3,7 @@
 use super::beam::{self, Offer};
 use super::bins::Context;
 use super::caps::{self, HostCaps};
-use super::simplex;
+use super::cut;
 use super::vector::{LEAD, Vector, WIDTH};
 
 /// A lot on offer for one machine: lot, position, value, and the most that may be taken.
@@ -113,8 +113,8 @@ impl<'a, 'p> Filler<'a, 'p> {
     /// no saying then whether there is a better one, but it is found more often.
     pub(crate) fn search(mut self, budget: u32, width: usize) -> (Option<Vec<u32>>, u32) {
         self.budget = budget;
-        self.round_down(self.room);
         if width == 0 || !self.narrow(width) {
+            self.round_down(self.room);
             self.descend(0, self.room, &HostCaps::new(), 0.0);
         }
         (self.chosen, self.nodes)
@@ -165,41 +165,40 @@ impl<'a, 'p> Filler<'a, 'p> {
         self.counts.fill(0);
     }
 
-    /// Goes on from a few of the beginnings that lose least, and exchanges pods in the best filling found. False if that
-    /// cannot be done.
+    /// Goes on from the beginnings that can become worth most. False if that cannot be done.
     fn narrow(&mut self, width: usize) -> bool {
         let wide = self.context.compiled.table.width() > LEAD;
         let alone = |item: &Item| self.context.level(item.0).caps.is_empty();
         if wide || !self.items.iter().all(alone) {
             return false;
         }
+        // Who loses more than there is to lose is out.
         let ceiling = takes(&self.prices, &self.room);
-        let mut offers: Vec<Offer> = self
+        let promising = |item: &&Item| {
+            let loss = takes(&self.prices, self.context.requests(item.0)) - item.2;
+            ceiling - loss > self.best
+        };
+        let offers: Vec<Offer> = self
             .items
             .iter()
+            .filter(promising)
             .map(|(lot, position, value, most)| {
                 let requests = self.context.requests(*lot);
                 Offer {
                     name: *position as u32,
                     requests: std::array::from_fn(|resource| requests.0[resource]),
                     value: *value,
-                    loss: (takes(&self.prices, requests) - value).max(0.0),
                     most: *most,
                 }
             })
             .collect();
-        // Who loses more than there is to lose is out.
-        offers.retain(|offer| ceiling - offer.loss > self.best);
         let room = std::array::from_fn(|resource| self.room.0[resource]);
-        let prices = std::array::from_fn(|resource| self.prices[resource]);
-        let (picks, looked_at) = beam::fill(offers, room, prices, width);
-        self.nodes += looked_at / BEGINNINGS;
-        let mut value = 0.0;
-        for (position, count, worth) in picks {
-            self.counts[position as usize] = count;
-            value += worth * f64::from(count);
+        let filling = beam::fill(offers, room, self.best, width);
+        self.nodes += filling.looked_at / BEGINNINGS;
+        for (position, count) in &filling.picks {
+            self.counts[*position as usize] = *count;
         }
-        self.consider(value);
+        self.consider(filling.value);
         self.counts.fill(0);
         true
     }
@@ -343,30 +342,13 @@ fn crude_ceiling(context: &Context<'_, '_>, items: &[Item], room: &Vector) -> f6
 /// How many of each item fit if pods could be cut, and the prices of resources at which the room of a machine is worth
 /// least while no item is worth more than it takes.
 fn prices(context: &Context<'_, '_>, items: &[Item], room: &Vector) -> ([f64; WIDTH], Vec<f64>) {
-    let mut rows = Vec::new();
-    let mut limits = Vec::new();
-    let mut asked: Vec<usize> = Vec::new();
-    for (resource, amount) in room.0.iter().enumerate() {
-        let requests = || {
-            items
-                .iter()
-                .map(|item| context.requests(item.0).0[resource])
-        };
-        if requests().all(|amount| amount == 0) {
-            continue;
-        }
-        // Shares of the room instead of amounts, so that numbers are of one size.
-        let whole = (*amount).max(1) as f64;
-        rows.extend(requests().map(|amount| amount as f64 / whole));
-        limits.push(if *amount > 0 { 1.0 } else { 0.0 });
-        asked.push(resource);
-    }
-    let objective: Vec<f64> = items.iter().map(|item| item.2).collect();
-    let solution = simplex::maximise(&rows, &limits, &objective);
+    let pods: Vec<(&[i64], f64)> = items
+        .iter()
+        .map(|item| (context.requests(item.0).0.as_slice(), item.2))
+        .collect();
+    let cut = cut::fill(&pods, &room.0);
     let mut prices = [0.0; WIDTH];
-    for (resource, share) in asked.into_iter().zip(&solution.worth) {
-        prices[resource] = share.max(0.0) / room.0[resource].max(1) as f64;
-    }
+    prices.copy_from_slice(&cut.prices);
     // Whatever the program says, no item may be worth more than what it takes.
     let mut worst = 1.0;
     for item in items {
@@ -383,7 +365,7 @@ fn prices(context: &Context<'_, '_>, items: &[Item], room: &Vector) -> ([f64; WI
     for price in &mut prices {
         *price *= worst;
     }
-    (prices, solution.point)
+    (prices, cut.parts)
 }
 
 fn takes(prices: &[f64; WIDTH], requests: &Vector) -> f64 {

@@ -18,12 +18,12 @@ const PER_ROUND: usize = 12;
 const MAX_NODES: usize = 60_000;
 /// So few lots that fillings of them can be looked through.
 const FEW_LOTS: usize = 16;
-/// Beginnings of fillings that are kept where there are more.
-const BEGINNINGS: usize = 16;
+/// Beginnings of fillings that are kept where there are more: when none is found that is better, more of them.
+const WIDTHS: [usize; 2] = [16, 128];
 /// The same for all machines together and each pod, when it has to be proven that none is better.
 const PROOF_NODES: u64 = 150;
 /// How much work one program is worth for each pod, in numbers of its tableau changed: to pack, and for a bound.
-const PACKING_EFFORT: u64 = 50_000;
+const PACKING_EFFORT: u64 = 120_000;
 const PROOF_EFFORT: u64 = 10_000;
 /// A bound is for information: this is the most it may take.
 const MOST_PROOF_EFFORT: u64 = 20_000_000;
@@ -73,8 +73,8 @@ fn effort(left: &[u32], each: u64) -> u64 {
 }
 
 /// How many beginnings of fillings are kept: few lots can be looked through as they are.
-fn width(lots: usize) -> usize {
-    if lots > FEW_LOTS { BEGINNINGS } else { 0 }
+fn widths(lots: usize) -> &'static [usize] {
+    if lots > FEW_LOTS { &WIDTHS } else { &[0] }
 }
 
 /// Dollars, so that numbers of a program are of one size.
@@ -114,7 +114,14 @@ pub(crate) fn pack(
         let mut program = Program::new(context, packing, &lots, &left, &columns, patterns);
         let share = if market.is_none() { FIRST_SHARE } else { 100 };
         let most = (effort * share / 100).saturating_sub(spent);
-        let solution = program.solve(context, packing, most);
+        // What is left after the first is little.
+        let widths = widths(lots.len());
+        let widths = if market.is_none() {
+            widths
+        } else {
+            &widths[..1]
+        };
+        let solution = program.solve(context, packing, most, widths);
         spent += program.spent();
         if market.is_none() {
             let values = &solution.point;
@@ -194,7 +201,7 @@ impl Market {
             let cost = price(context, *column);
             let least = cost * BARGAIN_FILLED;
             let filler = Filler::new(context, lots, left, values, *column, least);
-            let found = filler.and_then(|filler| filler.search(nodes, width(lots.len())).0);
+            let found = filler.and_then(|filler| filler.search(nodes, widths(lots.len())[0]).0);
             let column = *column;
             let ratio = found.map(|counts| value(&Pattern { column, counts }, values) / cost);
             if let Some(ratio) = ratio
@@ -280,13 +287,38 @@ impl<'a> Program<'a> {
         Solution { point, worth }
     }
 
-    /// Makes fillings until no machine has a better one.
-    fn solve(&mut self, context: &Context<'_, '_>, packing: &Packing, effort: u64) -> Solution {
+    /// Makes fillings until no machine has a better one, with one width of looking for them after the other.
+    ///
+    /// Values jump about before they settle. Halfway between those of the last round and the new ones, fillings are found
+    /// that are good at both, and fewer rounds are needed (Wentges).
+    fn solve(
+        &mut self,
+        context: &Context<'_, '_>,
+        packing: &Packing,
+        effort: u64,
+        mut widths: &[usize],
+    ) -> Solution {
         self.tableau.ascend();
         let mut solution = self.solution();
+        let mut values = solution.point.clone();
         for _ in 0..MAX_ROUNDS {
-            if self.spent() > effort || self.make(context, packing, &solution) == 0 {
+            let Some((width, wider)) = widths.split_first() else {
                 break;
+            };
+            if self.spent() > effort {
+                break;
+            }
+            for (value, new) in values.iter_mut().zip(&solution.point) {
+                *value = f64::midpoint(*value, *new);
+            }
+            let mut found = self.make(context, packing, &values, *width);
+            if found == 0 {
+                values.clone_from(&solution.point);
+                found = self.make(context, packing, &values, *width);
+            }
+            if found == 0 {
+                widths = wider;
+                continue;
             }
             self.tableau.descend();
             solution = self.solution();
@@ -295,7 +327,13 @@ impl<'a> Program<'a> {
     }
 
     /// Adds fillings that are worth more than their machines; returns how many it were.
-    fn make(&mut self, context: &Context<'_, '_>, packing: &Packing, solution: &Solution) -> usize {
+    fn make(
+        &mut self,
+        context: &Context<'_, '_>,
+        packing: &Packing,
+        values: &[f64],
+        width: usize,
+    ) -> usize {
         let nodes = (MAX_NODES / self.lots.len().max(1)) as u32;
         let mut found = 0;
         // Each round goes on where the last one stopped, and the last of all goes once round.
@@ -308,10 +346,10 @@ impl<'a> Program<'a> {
             }
             let least = price(context, column) * (1.0 + 1e-7);
             let (lots, left) = (self.lots, self.left);
-            let filler = Filler::new(context, lots, left, &solution.point, column, least);
+            let filler = Filler::new(context, lots, left, values, column, least);
             self.looked += PREPARATION * lots.len() as u64;
             let Some(filler) = filler else { continue };
-            let (counts, looked_at) = filler.search(nodes, width(lots.len()));
+            let (counts, looked_at) = filler.search(nodes, width);
             self.looked += LOOK * u64::from(looked_at);
             let Some(counts) = counts else { continue };
             let pattern = Pattern { column, counts };
@@ -376,7 +414,8 @@ pub(crate) fn bound(context: &Context<'_, '_>, known: Option<Vec<f64>>) -> f64 {
         let effort = effort(&left, PROOF_EFFORT).min(MOST_PROOF_EFFORT);
         let (packing, first) = (context.empty(), &columns[..promising]);
         let mut program = Program::new(context, &packing, &lots, &left, first, Vec::new());
-        program.solve(context, &packing, effort).point
+        let widths = &widths(lots.len())[..1];
+        program.solve(context, &packing, effort, widths).point
     };
     let mut worst = 1.0;
     let mut budget = effort(&left, PROOF_NODES).min(MOST_PROOF_NODES) as u32;

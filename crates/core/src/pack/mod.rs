@@ -18,6 +18,7 @@ mod caps;
 mod choice;
 mod columns;
 mod compile;
+mod cut;
 mod demand;
 mod dice;
 mod filler;
