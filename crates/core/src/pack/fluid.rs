@@ -16,14 +16,33 @@ use super::appraisal::Appraisal;
 use super::bins::Context;
 use super::simplex::{self, Tableau};
 
-/// Into about how many classes of like shape pods are sorted.
-const CLASSES: f64 = 48.0;
-/// Columns that fillings are made for, the best bargains.
-const BARGAINS: usize = 48;
-/// Rounds of making fillings.
-const MAX_ROUNDS: usize = 40;
-/// Fillings worth more than their machines by less than this part will do.
-const TOLERANCE: f64 = 2e-4;
+/// How closely values are looked for.
+struct Care {
+    /// Into about how many classes of like shape pods are sorted.
+    classes: f64,
+    /// Columns that fillings are made for, the best bargains.
+    bargains: usize,
+    /// Rounds of making fillings.
+    rounds: usize,
+    /// Fillings worth more than their machines by less than this part will do.
+    tolerance: f64,
+}
+
+/// Where there are few pods, a little more or less decides about a whole machine, and time is no matter.
+const FINE: Care = Care {
+    classes: 128.0,
+    bargains: 96,
+    rounds: 100,
+    tolerance: 5e-5,
+};
+const COARSE: Care = Care {
+    classes: 48.0,
+    bargains: 48,
+    rounds: 40,
+    tolerance: 2e-4,
+};
+/// As many pods are few.
+const FEW_PODS: u32 = 2_000;
 
 /// Puts closer values in the place of those of an appraisal, if shape is all that matters.
 pub(crate) fn refine(context: &Context<'_, '_>, left: &[u32], appraisal: &mut Appraisal) {
@@ -56,6 +75,7 @@ struct Ware {
 
 /// Pods of some classes, and machines for them.
 struct Market {
+    care: &'static Care,
     /// By class and resource: what its pods ask for, as a share of what all ask for.
     needs: Vec<Vec<f64>>,
     wares: Vec<Ware>,
@@ -80,7 +100,9 @@ impl Market {
         if total <= 0.0 || bargains.any(|(_, column)| columns[*column as usize].cost <= 0) {
             return None;
         }
+        let few = left.iter().sum::<u32>() <= FEW_PODS;
         let mut market = Market {
+            care: if few { &FINE } else { &COARSE },
             needs: Vec::new(),
             wares: Vec::new(),
             whole,
@@ -135,7 +157,7 @@ impl Market {
                 .then(a.1.total_cmp(&b.1))
                 .then(a.2.cmp(&b.2))
         });
-        let each = self.total / CLASSES;
+        let each = self.total / self.care.classes;
         let mut classes: Vec<Vec<u32>> = Vec::new();
         let mut last = None;
         let mut sum = 0.0;
@@ -186,15 +208,15 @@ impl Market {
         }
         tableau.ascend();
         let mut values = tableau.solution().point;
-        for _ in 0..MAX_ROUNDS {
+        for _ in 0..self.care.rounds {
             let mut found = false;
-            for ware in self.wares.iter().take(BARGAINS) {
+            for ware in self.wares.iter().take(self.care.bargains) {
                 let (filling, _) = self.fill(ware, &values);
                 let mut worth = 0.0;
                 for (amount, value) in filling.iter().zip(&values) {
                     worth += amount * value;
                 }
-                if worth > ware.price * (1.0 + TOLERANCE) {
+                if worth > ware.price * (1.0 + self.care.tolerance) {
                     tableau.add(&filling, ware.price);
                     found = true;
                 }
@@ -309,6 +331,7 @@ mod tests {
     /// Pods that ask for processors only, and pods that ask for memory only.
     fn market(wares: Vec<Ware>) -> Market {
         Market {
+            care: &COARSE,
             needs: vec![vec![1.0, 0.0], vec![0.0, 1.0]],
             wares,
             whole: vec![1.0, 1.0],
