@@ -14,6 +14,13 @@ const MAX_EXCHANGES: usize = 24;
 /// Beginnings and exchanges that take as long as one filling looked at.
 const BEGINNINGS: u32 = 12;
 
+/// Positions of lots whose pods a column can hold.
+pub(crate) fn fitting(context: &Context<'_, '_>, lots: &[u32], column: u32) -> Vec<usize> {
+    let room = &context.compiled.columns[column as usize].room;
+    let fits = |lot: u32| context.requests(lot).fits(room) && context.may_use(lot, column);
+    (0..lots.len()).filter(|at| fits(lots[*at])).collect()
+}
+
 /// Looks for the most valuable filling of one machine, most valuable pods for their size first.
 pub(crate) struct Filler<'a, 'p> {
     context: &'a Context<'a, 'p>,
@@ -33,26 +40,22 @@ pub(crate) struct Filler<'a, 'p> {
 }
 
 impl<'a, 'p> Filler<'a, 'p> {
-    /// A search for fillings of a column that are worth more than `least`; `None` if there is certainly none.
+    /// A search for fillings of a column that are worth more than `least`, with lots at positions that are `fitting`;
+    /// `None` if there is certainly none.
     pub(crate) fn new(
         context: &'a Context<'a, 'p>,
         lots: &[u32],
+        fitting: &[usize],
         left: &[u32],
         values: &[f64],
         column: u32,
         least: f64,
     ) -> Option<Self> {
         let room = context.compiled.columns[column as usize].room;
-        let items: Vec<Item> = lots
+        let items: Vec<Item> = fitting
             .iter()
-            .enumerate()
-            .filter(|(position, lot)| {
-                left[*position] > 0
-                    && values[*position] > 0.0
-                    && context.requests(**lot).fits(&room)
-                    && context.may_use(**lot, column)
-            })
-            .map(|(position, lot)| (*lot, position, values[position], left[position]))
+            .filter(|at| left[**at] > 0 && values[**at] > 0.0)
+            .map(|at| (lots[*at], *at, values[*at], left[*at]))
             .collect();
         if crude_ceiling(context, &items, &room) <= least {
             return None;

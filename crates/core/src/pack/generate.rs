@@ -4,7 +4,7 @@
 use super::appraisal::Appraisal;
 use super::bins::{Context, Packing};
 use super::caps::{self, HostCaps};
-use super::filler::Filler;
+use super::filler::{self, Filler};
 use super::simplex::{Solution, Tableau};
 
 /// More lots than this are left to other strategies: the program grows with their square.
@@ -19,7 +19,7 @@ const MAX_NODES: usize = 60_000;
 /// So few lots that fillings of them can be looked through.
 const FEW_LOTS: usize = 16;
 /// Beginnings of fillings that are kept where there are more: when none is found that is better, more of them.
-const WIDTHS: [usize; 2] = [16, 128];
+const WIDTHS: [usize; 2] = [16, 192];
 /// The same for all machines together and each pod, when it has to be proven that none is better.
 const PROOF_NODES: u64 = 150;
 /// How much work one program is worth for each pod, in numbers of its tableau changed: to pack, and for a bound.
@@ -43,6 +43,11 @@ const FIRST_SHARE: u64 = 70;
 const LARGE_PART: f64 = 0.7;
 /// Fillings worth less than this share of their machine's price are forgotten before the next program.
 const WANTED: f64 = 0.96;
+
+/// So many fillings for each lot are made before some are forgotten: those that are worth less than their machine by more
+/// than this part of its price.
+const MORE: usize = 2;
+const FAR: f64 = 0.04;
 
 /// Fillings taken over from other packings, times lots.
 const SEEDS: usize = 3;
@@ -200,7 +205,8 @@ impl Market {
         for (potential, column) in &appraisal.bargains {
             let cost = price(context, *column);
             let least = cost * BARGAIN_FILLED;
-            let filler = Filler::new(context, lots, left, values, *column, least);
+            let fitting = filler::fitting(context, lots, *column);
+            let filler = Filler::new(context, lots, &fitting, left, values, *column, least);
             let found = filler.and_then(|filler| filler.search(nodes, widths(lots.len())[0]).0);
             let column = *column;
             let ratio = found.map(|counts| value(&Pattern { column, counts }, values) / cost);
@@ -229,11 +235,15 @@ struct Program<'a> {
     /// Positions of lots of which something is left: the variables of the program.
     active: Vec<usize>,
     columns: &'a [u32],
+    /// By column: positions of lots that it can hold.
+    fitting: Vec<Vec<usize>>,
     patterns: Vec<Pattern>,
     tableau: Tableau,
     /// The column to be looked at next.
     next: usize,
     looked: u64,
+    /// With more fillings than this, those are forgotten that nobody wants.
+    many: usize,
 }
 
 impl<'a> Program<'a> {
@@ -253,10 +263,15 @@ impl<'a> Program<'a> {
             left,
             active,
             columns,
+            fitting: columns
+                .iter()
+                .map(|column| filler::fitting(context, lots, *column))
+                .collect(),
             patterns: Vec::new(),
             tableau: Tableau::new(&objective),
             next: 0,
             looked: 0,
+            many: 2 * MORE * lots.len(),
         };
         for pattern in patterns {
             program.add(context, pattern);
@@ -321,9 +336,22 @@ impl<'a> Program<'a> {
                 continue;
             }
             self.tableau.descend();
+            if self.patterns.len() > self.many {
+                self.forget(context);
+            }
             solution = self.solution();
         }
         solution
+    }
+
+    /// Forgets fillings that are worth far less than their machines: should they be wanted, they are made again.
+    fn forget(&mut self, context: &Context<'_, '_>) {
+        let patterns = &self.patterns;
+        let is_far = |at: usize, spare: f64| spare > FAR * price(context, patterns[at].column);
+        let stays = self.tableau.forget(is_far);
+        let mut stays = stays.into_iter();
+        self.patterns.retain(|_| stays.next().unwrap_or(true));
+        self.many = self.patterns.len() + MORE * self.lots.len();
     }
 
     /// Adds fillings that are worth more than their machines; returns how many it were.
@@ -338,15 +366,24 @@ impl<'a> Program<'a> {
         let mut found = 0;
         // Each round goes on where the last one stopped, and the last of all goes once round.
         for _ in 0..self.columns.len() {
-            let column = self.columns[self.next];
-            self.next = (self.next + 1) % self.columns.len();
+            let at = self.next;
+            let column = self.columns[at];
+            self.next = (at + 1) % self.columns.len();
             let bought = &context.compiled.columns[column as usize];
             if !packing.ledger.can(&bought.uses) {
                 continue;
             }
             let least = price(context, column) * (1.0 + 1e-7);
             let (lots, left) = (self.lots, self.left);
-            let filler = Filler::new(context, lots, left, values, column, least);
+            let filler = Filler::new(
+                context,
+                lots,
+                &self.fitting[at],
+                left,
+                values,
+                column,
+                least,
+            );
             self.looked += PREPARATION * lots.len() as u64;
             let Some(filler) = filler else { continue };
             let (counts, looked_at) = filler.search(nodes, width);
@@ -425,7 +462,9 @@ pub(crate) fn bound(context: &Context<'_, '_>, known: Option<Vec<f64>>) -> f64 {
         if cost <= 0.0 {
             return 0.0;
         }
-        let filler = Filler::new(context, &lots, &left, &values, *column, cost * worst);
+        let fitting = filler::fitting(context, &lots, *column);
+        let least = cost * worst;
+        let filler = Filler::new(context, &lots, &fitting, &left, &values, *column, least);
         let Some(filler) = filler else { continue };
         let ceiling = filler.ceiling();
         // One machine that is hard to judge must leave something for the others.

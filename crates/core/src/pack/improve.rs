@@ -8,7 +8,7 @@ use super::appraisal::Appraisal;
 use super::bins::{Bin, Context, Packing};
 use super::caps;
 use super::dice::Dice;
-use super::filler::Filler;
+use super::filler::{self, Filler};
 use super::fluid;
 use super::generate::Market;
 use super::intern::FixedMap;
@@ -477,7 +477,8 @@ impl Improver {
         let (lots, values): (Vec<u32>, Vec<f64>) = values.iter().copied().unzip();
         let left: Vec<u32> = lots.iter().map(|lot| self.loose[*lot as usize]).collect();
         let mut filling = Filling::default();
-        let filler = Filler::new(context, &lots, &left, &values, column, 0.0);
+        let fitting = filler::fitting(context, &lots, column);
+        let filler = Filler::new(context, &lots, &fitting, &left, &values, column, 0.0);
         let counts = filler.and_then(|filler| filler.search(LOOKS, 0).0);
         for (lot, count) in lots.iter().zip(counts.into_iter().flatten()) {
             if count > 0 {

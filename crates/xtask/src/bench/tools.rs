@@ -9,6 +9,9 @@ use serde_json::Value;
 
 use super::row::Outcome;
 
+/// How often each solver solves each problem.
+const RUNS: usize = 3;
+
 /// Built programs, and a folder for problems and solutions.
 pub(super) struct Tools {
     programs: PathBuf,
@@ -62,7 +65,17 @@ impl Tools {
         Ok(path)
     }
 
+    /// Solves as often as Karpenter does; the time is the median of both.
     pub(super) fn joiner(&self, problem: &Path, name: &str, more: &[&str]) -> Result<Outcome> {
+        let mut outcomes = Vec::new();
+        for _ in 0..RUNS {
+            outcomes.push(self.joiner_once(problem, name, more)?);
+        }
+        outcomes.sort_by(|a, b| a.milliseconds.total_cmp(&b.milliseconds));
+        Ok(outcomes.swap_remove(RUNS / 2))
+    }
+
+    fn joiner_once(&self, problem: &Path, name: &str, more: &[&str]) -> Result<Outcome> {
         let solution = problem.with_extension(format!("{name}.json"));
         let mut joiner = Command::new(&self.joiner);
         joiner.arg("plan").arg("--problem").arg(problem);
@@ -78,7 +91,8 @@ impl Tools {
         let solution = problem.with_extension("karpenter.json");
         let mut karpenter = Command::new(self.programs.join("karpenter"));
         karpenter.arg("-in").arg(problem).arg("-out").arg(&solution);
-        karpenter.args(["-concurrency", "1", "-runs", "3", "-warmup", "0"]);
+        let runs = RUNS.to_string();
+        karpenter.args(["-concurrency", "1", "-runs", &runs, "-warmup", "0"]);
         karpenter.args(["-budget", "20s", "-timeout", timeout.unwrap_or("0")]);
         run(karpenter.stdout(Stdio::null()).stderr(Stdio::null()))?;
         self.judge(problem, &solution)
