@@ -19,7 +19,7 @@ const MAX_NODES: usize = 60_000;
 /// So few lots that fillings of them can be looked through.
 const FEW_LOTS: usize = 16;
 /// Beginnings of fillings that are kept where there are more: when none is found that is better, more of them.
-const WIDTHS: [usize; 2] = [16, 192];
+const WIDTHS: [usize; 2] = [24, 128];
 /// The same for all machines together and each pod, when it has to be proven that none is better.
 const PROOF_NODES: u64 = 150;
 /// How much work one program is worth for each pod, in numbers of its tableau changed: to pack, and for a bound.
@@ -47,7 +47,7 @@ const WANTED: f64 = 0.96;
 /// So many fillings for each lot are made before some are forgotten: those that are worth less than their machine by more
 /// than this part of its price.
 const MORE: usize = 2;
-const FAR: f64 = 0.04;
+const FAR: f64 = 0.1;
 
 /// Fillings taken over from other packings, times lots.
 const SEEDS: usize = 3;
