@@ -20,7 +20,7 @@ const MAX_NODES: usize = 60_000;
 const FEW_LOTS: usize = 16;
 /// Beginnings of fillings that are kept where there are more: when none is found that is better, more of them.
 const WIDTHS: [usize; 2] = [24, 128];
-/// The same for all machines together and each pod, when it has to be proven that none is better.
+/// Fillings looked at for all machines together and each pod, when it has to be proven that none is better.
 const PROOF_NODES: u64 = 150;
 /// How much work one program is worth for each pod, in numbers of its tableau changed: to pack, and for a bound.
 const PACKING_EFFORT: u64 = 120_000;
