@@ -323,11 +323,17 @@ impl<'a> Program<'a> {
             if self.spent() > effort {
                 break;
             }
+            // Where all fillings are looked through, values settle soon.
+            let through = *width == 0;
             for (value, new) in values.iter_mut().zip(&solution.point) {
-                *value = f64::midpoint(*value, *new);
+                *value = if through {
+                    *new
+                } else {
+                    f64::midpoint(*value, *new)
+                };
             }
             let mut found = self.make(context, packing, &values, *width);
-            if found == 0 {
+            if found == 0 && !through {
                 values.clone_from(&solution.point);
                 found = self.make(context, packing, &values, *width);
             }
@@ -336,7 +342,7 @@ impl<'a> Program<'a> {
                 continue;
             }
             self.tableau.descend();
-            if self.patterns.len() > self.many {
+            if !through && self.patterns.len() > self.many {
                 self.forget(context);
             }
             solution = self.solution();
