@@ -77,8 +77,8 @@ pub(super) fn standings(problem: &Problem, settled: &Settled<'_>) -> Vec<Candida
         };
         let moving = node.pods.iter().filter(|pod| pod.reschedulable());
         let pods = moving.clone().map(|pod| pod.count).sum();
+        let empty = moving.map(eviction_cost).all(|cost| cost <= 0.0);
         let costs = |pod: &Pod| eviction_cost(pod).max(0.0) * f64::from(pod.count);
-        let empty = !moving.clone().any(|pod| eviction_cost(pod) > 0.0);
         let burden = 1.0 + settled.present(index).map(costs).sum::<f64>();
         let protected = protection(node, settled.receives(index));
         let terms = &problem.pools[pool];

@@ -31,7 +31,7 @@ const FEW: usize = 24;
 /// One part in so many above the least that the cluster can cost is near enough to look no further.
 const ENOUGH: i64 = 500;
 /// Choices among these few.
-const MAX_LOOKS: usize = 32;
+const MAX_LOOKS: usize = 31;
 /// Choices that are looked at closely before none is made.
 const MAX_CHOICES: usize = 3;
 /// Rounds of putting nodes back that break a rule.
@@ -155,23 +155,16 @@ fn within_budgets(
 }
 
 /// The same with one of these nodes back or gone as well, then with one back and another gone in its stead.
-fn neighbours(removed: &BTreeSet<u32>, few: &[u32]) -> Vec<BTreeSet<u32>> {
-    let (gone, left): (Vec<u32>, Vec<u32>) = few.iter().partition(|node| removed.contains(node));
-    let change = |back: Option<u32>, gone: Option<u32>| {
-        let mut removed = removed.clone();
-        removed.retain(|node| Some(*node) != back);
-        removed.extend(gone);
-        removed
-    };
-    let one = few.iter().map(|node| {
-        let is_gone = removed.contains(node);
-        change(is_gone.then_some(*node), (!is_gone).then_some(*node))
-    });
-    let swapped = gone
-        .iter()
-        .flat_map(|back| left.iter().map(move |gone| (*back, *gone)))
-        .map(|(back, gone)| change(Some(back), Some(gone)));
-    one.chain(swapped).collect()
+fn neighbours(removed: &BTreeSet<u32>, few: &[u32]) -> impl Iterator<Item = BTreeSet<u32>> {
+    let gone = few.iter().filter(|node| removed.contains(node));
+    let left = few.iter().filter(|node| !removed.contains(node));
+    let swaps = gone.flat_map(move |back| left.clone().map(move |gone| vec![*back, *gone]));
+    let changes = few.iter().map(|node| vec![*node]).chain(swaps);
+    changes.map(|nodes| {
+        // Those that are gone come back, and the others go.
+        let change = nodes.into_iter().collect();
+        removed.symmetric_difference(&change).copied().collect()
+    })
 }
 
 struct Search<'a, 'c, 'p> {
@@ -264,19 +257,17 @@ impl Search<'_, '_, '_> {
         let enough = self.least() + Money::from_nanos(self.least().nanos() / ENOUGH);
         let mut best = best.clone();
         let mut seen = BTreeSet::from([best.removed.clone()]);
+        let mut looks = MAX_LOOKS;
         while best.total > enough {
-            let better = neighbours(&best.removed, &few)
-                .into_iter()
-                .find_map(|removed| {
-                    let looked = removed.len() > self.forced.removed.len()
-                        && seen.len() < MAX_LOOKS
-                        && seen.insert(removed.clone());
-                    let trial =
-                        looked.then(|| self.trials.run(&removed, Buying::Allowed, Care::Rough));
-                    trial.filter(|trial| {
-                        trial.stranded().is_empty() && self.burden(trial) < self.burden(&best)
-                    })
-                });
+            let unseen = neighbours(&best.removed, &few).filter(|removed| {
+                removed.len() > self.forced.removed.len() && seen.insert(removed.clone())
+            });
+            let better = unseen.take(looks).find_map(|removed| {
+                looks -= 1;
+                let trial = self.trials.run(&removed, Buying::Allowed, Care::Rough);
+                let better = self.burden(&trial) < self.burden(&best);
+                (better && trial.stranded().is_empty()).then_some(trial)
+            });
             match better {
                 Some(trial) => best = trial,
                 None => break,

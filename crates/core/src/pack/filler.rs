@@ -11,7 +11,7 @@ type Item = (u32, usize, f64, u32);
 
 /// Exchanges of single pods in one filling.
 const MAX_EXCHANGES: usize = 24;
-/// Beginnings and exchanges that take as long as one filling looked at.
+/// Looks at beginnings that take as long as one filling looked at.
 const BEGINNINGS: u32 = 12;
 
 /// Positions of lots whose pods a column can hold.

@@ -323,7 +323,8 @@ impl<'a> Program<'a> {
             if self.spent() > effort {
                 break;
             }
-            // Where all fillings are looked through, values settle soon.
+            // Where all fillings are looked through, values settle soon, and halfway between them fillings of small
+            // machines were found that cost the same as those of large ones.
             let through = *width == 0;
             for (value, new) in values.iter_mut().zip(&solution.point) {
                 *value = if through {

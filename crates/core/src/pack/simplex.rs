@@ -257,6 +257,12 @@ impl Tableau {
 mod tests {
     use super::*;
 
+    /// What all limits are worth together: as much as the best point, by strong duality.
+    fn worth(limits: &[f64], solution: &Solution) -> f64 {
+        let pairs = limits.iter().zip(&solution.worth);
+        pairs.map(|(limit, worth)| limit * worth).sum()
+    }
+
     #[test]
     fn a_program_done_by_hand() {
         // 3x + 5y, x <= 4, 2y <= 12, 3x + 2y <= 18: best at (2, 6).
@@ -264,12 +270,7 @@ mod tests {
         let solution = maximise(&rows, &[4.0, 12.0, 18.0], &[3.0, 5.0]);
         assert!((solution.point[0] - 2.0).abs() < 1e-9);
         assert!((solution.point[1] - 6.0).abs() < 1e-9);
-        let value: f64 = [4.0, 12.0, 18.0]
-            .iter()
-            .zip(&solution.worth)
-            .map(|(limit, worth)| limit * worth)
-            .sum();
-        assert!((value - 36.0).abs() < 1e-9, "strong duality");
+        assert!((worth(&[4.0, 12.0, 18.0], &solution) - 36.0).abs() < 1e-9);
     }
 
     #[test]
@@ -311,12 +312,7 @@ mod tests {
         let solution = tableau.solution();
         assert!((solution.point[0] - 1.0).abs() < 1e-9);
         assert!((solution.point[1] - 6.0).abs() < 1e-9);
-        let worth: f64 = [12.0, 18.0, 1.0]
-            .iter()
-            .zip(&solution.worth)
-            .map(|(limit, worth)| limit * worth)
-            .sum();
-        assert!((worth - 33.0).abs() < 1e-9, "strong duality");
+        assert!((worth(&[12.0, 18.0, 1.0], &solution) - 33.0).abs() < 1e-9);
     }
 
     #[test]

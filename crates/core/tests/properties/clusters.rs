@@ -4,6 +4,7 @@ use joiner_core::labels;
 use joiner_core::money::Money;
 use joiner_core::name::{Labels, Name};
 use joiner_core::pack::Options;
+use joiner_core::plan::{Plan, check};
 use joiner_core::problem::{
     AffinityTerm, CapacityType, Catalog, DaemonSet, HostPort, InstanceType, Limits, Node, Offering,
     Pod, PodSpec, Policy, Pool, Problem, Protocol, Spread, Weighted, WhenUnsatisfiable,
@@ -12,7 +13,7 @@ use joiner_core::requirement::{Expression, Operator};
 use joiner_core::resources::{CPU, MEMORY, PODS, Resources};
 use joiner_core::selector::LabelSelector;
 use joiner_core::taints::{Effect, Taint, Toleration};
-use proptest::prelude::ProptestConfig;
+use proptest::prelude::*;
 
 pub(crate) const GIB: i64 = 1 << 30;
 
@@ -287,6 +288,20 @@ pub(crate) fn options(steps: u64, threads: usize) -> Options {
         threads,
         ..Options::default()
     }
+}
+
+/// What is planned for a problem with a few and with no steps passes the checker.
+pub(crate) fn passes(
+    problem: &Problem,
+    seed: u64,
+    planner: impl Fn(&Problem, &Options) -> Plan,
+) -> Result<(), TestCaseError> {
+    for steps in [0, 10] {
+        let plan = planner(problem, &options(steps, 1));
+        let report = check(problem, &plan);
+        prop_assert!(report.is_empty(), "seed {seed}, steps {steps}: {report:?}");
+    }
+    Ok(())
 }
 
 /// So many cases, or as many as the environment asks for.

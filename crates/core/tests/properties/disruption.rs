@@ -15,7 +15,7 @@ use joiner_core::problem::{
 use joiner_core::selector::LabelSelector;
 use proptest::prelude::*;
 
-use crate::clusters::{APPS, Dice, cases, cluster, options};
+use crate::clusters::{APPS, Dice, cases, cluster, options, passes};
 
 /// A Wednesday, half past noon.
 const NOW: i64 = 1_767_789_000;
@@ -269,13 +269,7 @@ proptest! {
 }
 
 fn keeps_every_rule(seed: u64) -> Result<(), TestCaseError> {
-    let problem = lived(seed);
-    for steps in [0, 10] {
-        let plan = disrupt::plan(&problem, &options(steps, 1));
-        let report = check(&problem, &plan);
-        prop_assert!(report.is_empty(), "seed {seed}, steps {steps}: {report:?}");
-    }
-    Ok(())
+    passes(&lived(seed), seed, disrupt::plan)
 }
 
 /// Pods that wait for a node of a balanced pool were taken for pods that it has.

@@ -7,7 +7,7 @@ use joiner_core::plan::{Home, Plan, PodRef, check};
 use joiner_core::problem::{Node, Pod, Problem};
 use proptest::prelude::*;
 
-use crate::clusters::{cases, choosy, cluster, options};
+use crate::clusters::{cases, choosy, cluster, options, passes};
 
 /// The problem after the plan was carried out: what was bought is there, and pods are bound.
 fn carried_out(problem: &Problem, plan: &Plan) -> Problem {
@@ -131,13 +131,7 @@ fn settles(seed: u64, with_nodes: bool) -> Result<(), TestCaseError> {
 
 /// Plans of one cluster with a few and with no steps pass the checker.
 fn holds(seed: u64, with_nodes: bool) -> Result<(), TestCaseError> {
-    let problem = cluster(seed, with_nodes);
-    for steps in [0, 10] {
-        let plan = pack::solve(&problem, &options(steps, 1));
-        let report = check(&problem, &plan);
-        prop_assert!(report.is_empty(), "seed {seed}, steps {steps}: {report:?}");
-    }
-    Ok(())
+    passes(&cluster(seed, with_nodes), seed, pack::solve)
 }
 
 /// Clusters whose plans once broke a rule.

@@ -65,26 +65,26 @@ impl Tools {
         Ok(path)
     }
 
-    /// Solves as often as Karpenter does; the time is the median of both.
+    /// Solves as often as Karpenter does, with the same plan every time; the time is the median of both.
     pub(super) fn joiner(&self, problem: &Path, name: &str, more: &[&str]) -> Result<Outcome> {
-        let mut outcomes = Vec::new();
-        for _ in 0..RUNS {
-            outcomes.push(self.joiner_once(problem, name, more)?);
-        }
-        outcomes.sort_by(|a, b| a.milliseconds.total_cmp(&b.milliseconds));
-        Ok(outcomes.swap_remove(RUNS / 2))
-    }
-
-    fn joiner_once(&self, problem: &Path, name: &str, more: &[&str]) -> Result<Outcome> {
         let solution = problem.with_extension(format!("{name}.json"));
         let mut joiner = Command::new(&self.joiner);
         joiner.arg("plan").arg("--problem").arg(problem);
         joiner.arg("--out").arg(&solution).args(more);
-        let status = joiner.stderr(Stdio::null()).status()?;
-        // Four: there is a plan, and some pods have no place.
-        let solved = matches!(status.code(), Some(0 | 4));
-        ensure!(solved, "joiner failed on {}: {status}", problem.display());
-        self.judge(problem, &solution)
+        joiner.stderr(Stdio::null());
+        let mut measured = Vec::new();
+        for _ in 0..RUNS {
+            let status = joiner.status()?;
+            // Four: there is a plan, and some pods have no place.
+            let solved = matches!(status.code(), Some(0 | 4));
+            ensure!(solved, "joiner failed on {}: {status}", problem.display());
+            measured.push(self::measured(&solution)?);
+        }
+        let verdict = self.judge(problem, &solution)?;
+        let outcomes = measured.iter().map(|one| Outcome::new(&verdict, one));
+        let mut outcomes: Vec<Outcome> = outcomes.collect();
+        outcomes.sort_by(|a, b| a.milliseconds.total_cmp(&b.milliseconds));
+        Ok(outcomes.swap_remove(RUNS / 2))
     }
 
     pub(super) fn karpenter(&self, problem: &Path, timeout: Option<&str>) -> Result<Outcome> {
@@ -95,18 +95,22 @@ impl Tools {
         karpenter.args(["-concurrency", "1", "-runs", &runs, "-warmup", "0"]);
         karpenter.args(["-budget", "20s", "-timeout", timeout.unwrap_or("0")]);
         run(karpenter.stdout(Stdio::null()).stderr(Stdio::null()))?;
-        self.judge(problem, &solution)
+        let verdict = self.judge(problem, &solution)?;
+        Ok(Outcome::new(&verdict, &measured(&solution)?))
     }
 
-    fn judge(&self, problem: &Path, solution: &Path) -> Result<Outcome> {
+    fn judge(&self, problem: &Path, solution: &Path) -> Result<Value> {
         let mut check = Command::new(self.programs.join("check"));
         check.arg("-in").arg(problem).arg("-solution").arg(solution);
         let output = check.arg("-json").output()?;
-        let verdict: Value = serde_json::from_slice(&output.stdout)
-            .with_context(|| format!("no verdict on {}", solution.display()))?;
-        let measured: Value = serde_json::from_slice(&fs::read(solution)?)?;
-        Ok(Outcome::new(&verdict, &measured))
+        serde_json::from_slice(&output.stdout)
+            .with_context(|| format!("no verdict on {}", solution.display()))
     }
+}
+
+/// What a solver says of itself beside its solution.
+fn measured(solution: &Path) -> Result<Value> {
+    Ok(serde_json::from_slice(&fs::read(solution)?)?)
 }
 
 fn run(command: &mut Command) -> Result<()> {

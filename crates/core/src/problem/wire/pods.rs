@@ -78,12 +78,9 @@ impl<'de> Deserialize<'de> for Pending {
                     mut shared,
                 } = Pending::default();
                 // What is wrong in a pod is told once it is known that the file is whole.
-                for index in 0.. {
-                    let Some(pod) = list.next_element::<Pod>()? else {
-                        break;
-                    };
+                while let Some(pod) = list.next_element::<Pod>()? {
                     if let Ok(known) = &mut pods {
-                        match shared.lower_at(index, pod) {
+                        match shared.lower_at(known.len(), pod) {
                             Ok(pod) => known.push(pod),
                             Err(fault) => pods = Err(fault),
                         }
