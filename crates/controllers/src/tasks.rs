@@ -41,6 +41,8 @@ impl Tasks {
         let name = name.into();
         let span = info_span!("task", name = %name);
         let stop = self.stop.clone();
+        // Some tasks are large: once in a place of their own, they are not moved from wrapper to wrapper.
+        let task = Box::pin(task);
         let guarded = async move {
             let work = AssertUnwindSafe(task).catch_unwind();
             tokio::select! {
@@ -63,7 +65,7 @@ impl Tasks {
         let name = name.into();
         self.spawn(name, async move {
             loop {
-                match AssertUnwindSafe(make()).catch_unwind().await {
+                match AssertUnwindSafe(Box::pin(make())).catch_unwind().await {
                     Ok(()) => error!("a task that should run for ever returned"),
                     Err(panic) => error!(panic = %message(&*panic), "a task panicked"),
                 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::name::Name;
 use crate::quantity::{self, QuantityError};
@@ -19,14 +19,15 @@ pub const EPHEMERAL_STORAGE: &str = "ephemeral-storage";
 pub const NVIDIA_GPU: &str = "nvidia.com/gpu";
 
 /// Amounts by resource name: `cpu` in thousandths, everything else in whole units (bytes, devices, slots).
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Resources(BTreeMap<Name, i64>);
+///
+/// Ordered by name, in a list: there are three or four of them, and thousands of pods each have their own.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Resources(Vec<(Name, i64)>);
 
 impl Resources {
     /// No resources.
     pub const fn new() -> Self {
-        Resources(BTreeMap::new())
+        Resources(Vec::new())
     }
 
     /// Reads one amount in Kubernetes notation, in the unit that this resource is counted in.
@@ -40,20 +41,24 @@ impl Resources {
 
     /// The amount of a resource; what is not listed is zero.
     pub fn get(&self, resource: &str) -> i64 {
-        self.0.get(resource).copied().unwrap_or(0)
+        self.find(resource).map_or(0, |at| self.0[at].1)
     }
 
     /// Whether the resource is listed, be it with zero.
     pub fn contains(&self, resource: &str) -> bool {
-        self.0.contains_key(resource)
+        self.find(resource).is_ok()
+    }
+
+    /// Where a resource is, or where it belongs.
+    fn find(&self, resource: &str) -> Result<usize, usize> {
+        self.0.binary_search_by(|(name, _)| (**name).cmp(resource))
     }
 
     /// Sets an amount.
     pub fn set(&mut self, resource: &str, amount: i64) {
-        if let Some(slot) = self.0.get_mut(resource) {
-            *slot = amount;
-        } else {
-            self.0.insert(resource.into(), amount);
+        match self.find(resource) {
+            Ok(at) => self.0[at].1 = amount,
+            Err(at) => self.0.insert(at, (resource.into(), amount)),
         }
     }
 
@@ -91,10 +96,9 @@ impl Resources {
 
     fn merge(&mut self, other: &Resources, combine: impl Fn(i64, i64) -> i64) {
         for (name, amount) in &other.0 {
-            if let Some(slot) = self.0.get_mut(name) {
-                *slot = combine(*slot, *amount);
-            } else {
-                self.0.insert(name.clone(), combine(0, *amount));
+            match self.find(name) {
+                Ok(at) => self.0[at].1 = combine(self.0[at].1, *amount),
+                Err(at) => self.0.insert(at, (name.clone(), combine(0, *amount))),
             }
         }
     }
@@ -103,7 +107,7 @@ impl Resources {
     ///
     /// karpenter: pkg/utils/resources/resources.go, `Fits`
     pub fn fits(&self, requests: &Resources) -> bool {
-        self.0.values().all(|amount| *amount >= 0)
+        self.0.iter().all(|(_, amount)| *amount >= 0)
             && requests
                 .0
                 .iter()
@@ -113,7 +117,32 @@ impl Resources {
 
 impl FromIterator<(Name, i64)> for Resources {
     fn from_iter<I: IntoIterator<Item = (Name, i64)>>(amounts: I) -> Self {
-        Resources(amounts.into_iter().collect())
+        let amounts = amounts.into_iter();
+        let mut list: Vec<(Name, i64)> = Vec::with_capacity(amounts.size_hint().0);
+        list.extend(amounts);
+        // Of two amounts of one resource the last one counts.
+        list.sort_by(|a, b| a.0.cmp(&b.0));
+        list.dedup_by(|later, kept| {
+            let again = later.0 == kept.0;
+            if again {
+                kept.1 = later.1;
+            }
+            again
+        });
+        Resources(list)
+    }
+}
+
+impl Serialize for Resources {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.iter())
+    }
+}
+
+impl<'de> Deserialize<'de> for Resources {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let amounts: BTreeMap<Name, i64> = Deserialize::deserialize(deserializer)?;
+        Ok(amounts.into_iter().collect())
     }
 }
 
@@ -127,6 +156,19 @@ mod tests {
         assert!(node.fits(&Resources::new().with(CPU, 2000)));
         assert!(!node.fits(&Resources::new().with(NVIDIA_GPU, 1)));
         assert!(node.fits(&Resources::new().with(NVIDIA_GPU, 0)));
+    }
+
+    #[test]
+    fn amounts_are_ordered_by_name_and_the_last_of_one_resource_counts() {
+        let amounts = [(MEMORY, 1), (CPU, 2), (MEMORY, 3)];
+        let amounts: Resources = amounts
+            .map(|(name, amount)| (name.into(), amount))
+            .into_iter()
+            .collect();
+        assert_eq!(amounts, Resources::new().with(CPU, 2).with(MEMORY, 3));
+        let text = serde_json::to_string(&amounts).expect("plain numbers");
+        assert_eq!(text, r#"{"cpu":2,"memory":3}"#);
+        assert_eq!(serde_json::from_str::<Resources>(&text).ok(), Some(amounts));
     }
 
     #[test]

@@ -104,7 +104,8 @@ fn remaining(problem: &Problem, home: Home, moved: &[PodRef]) -> Vec<Pod> {
     left
 }
 
-fn bought(problem: &Problem, launch: &Launch, name: &str) -> Node {
+/// A machine of a plan as the node that it becomes.
+pub(super) fn bought(problem: &Problem, launch: &Launch, name: &str) -> Node {
     let purchase = &launch.purchase;
     let catalog = problem.catalog(&purchase.catalog);
     let kind = catalog.and_then(|catalog| {

@@ -28,7 +28,8 @@ const WORSE: u32 = 3;
 const MUCH_WORSE: u32 = 50;
 /// So few nodes are looked at one by one.
 const FEW: usize = 24;
-/// One part in so many above the least that the cluster can cost is near enough to look no further.
+/// One part in so many above the least that the cluster can cost is near enough to look no further, unless more than half
+/// of all pods are moved for it.
 const ENOUGH: i64 = 500;
 /// Choices among these few.
 const MAX_LOOKS: usize = 31;
@@ -258,7 +259,8 @@ impl Search<'_, '_, '_> {
         let mut best = best.clone();
         let mut seen = BTreeSet::from([best.removed.clone()]);
         let mut looks = MAX_LOOKS;
-        while best.total > enough {
+        let moves_many = |trial: &Trial| trial.moved > self.all.moved / 2;
+        while best.total > enough || moves_many(&best) {
             let unseen = neighbours(&best.removed, &few).filter(|removed| {
                 removed.len() > self.forced.removed.len() && seen.insert(removed.clone())
             });

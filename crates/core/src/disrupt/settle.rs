@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::apply::bought;
 use super::candidate::expired;
 use crate::name::Name;
 use crate::pack::{self, Options};
 use crate::plan::{Launch, Plan};
-use crate::problem::{Pod, Problem};
+use crate::problem::{Node, Pod, Problem};
 use crate::resources::Resources;
 
 /// A problem in which nothing waits, and the plan for what waited.
@@ -74,6 +75,17 @@ fn spend(calm: &mut Problem, launch: &Launch) {
     }
 }
 
+/// A machine for pods that wait, as pods that move see it: full, nobody's, and yet part of its zone.
+fn taken(given: &Problem, launch: &Launch, number: usize) -> Node {
+    Node {
+        pool: None,
+        allocatable: Resources::new(),
+        price: None,
+        // No node of a cluster can be called that.
+        ..bought(given, launch, &format!("(new machine {number})"))
+    }
+}
+
 impl<'p> Settled<'p> {
     pub(super) fn new(given: &'p Problem, options: &Options) -> Self {
         let leaving = given
@@ -99,8 +111,9 @@ impl<'p> Settled<'p> {
         for node in calm.nodes.iter_mut().filter(|node| node.deleting) {
             node.pods.retain(|pod| !pod.reschedulable());
         }
-        for launch in &first.launches {
+        for (number, launch) in first.launches.iter().enumerate() {
             spend(&mut calm, launch);
+            calm.nodes.push(taken(given, launch, number));
         }
         let mut receiving = BTreeSet::new();
         for placement in &first.placements {

@@ -485,14 +485,16 @@ impl<'a, 'p> Assigner<'a, 'p> {
 
 /// The part of a machine's cost that falls to a pod by the resource it takes most of.
 pub(crate) fn share_of(cost: i64, requests: &Vector, room: &Vector) -> i64 {
-    let mut share = 0;
+    let mut most = 0.0;
     for (need, have) in requests.0.iter().zip(&room.0) {
         if *need > 0 && *have > 0 {
-            let part = i128::from(cost) * i128::from(*need) / i128::from(*have);
-            share = share.max(part as i64);
+            let part = *need as f64 / *have as f64;
+            if part > most {
+                most = part;
+            }
         }
     }
-    share
+    (cost as f64 * most) as i64
 }
 
 /// Which columns can still be had.

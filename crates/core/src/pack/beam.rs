@@ -12,6 +12,8 @@ const DEVICES: usize = LEAD - 1;
 const PRICINGS: usize = 8;
 /// So many times the width may be alive before some are given up.
 const SLACK: usize = 2;
+/// Beginnings that most fillings are found with.
+const MANY: usize = 1024;
 /// The offer after the last.
 const NONE: u32 = u32::MAX;
 
@@ -81,6 +83,10 @@ struct Search {
     without_devices: Vec<usize>,
     all: Vec<Beginning>,
     alive: Vec<u32>,
+    /// Those that were alive before a kind was looked at.
+    before: Vec<u32>,
+    /// What beginnings leave and are worth, for telling which are dominated.
+    stairs: Vec<(i64, f64)>,
     /// What the best is worth, and which it is.
     best: (f64, usize),
     looked_at: u32,
@@ -139,8 +145,10 @@ impl Search {
             density,
             surplus,
             without_devices,
-            all: Vec::new(),
+            all: Vec::with_capacity(MANY),
             alive: Vec::new(),
+            before: Vec::new(),
+            stairs: Vec::new(),
             best: (least, 0),
             looked_at: 0,
         }
@@ -173,7 +181,8 @@ impl Search {
     fn go_on(&mut self, index: usize) {
         let (own, after) = (index as u32, index as u32 + 1);
         let most = self.offers[index].most;
-        for at in std::mem::take(&mut self.alive) {
+        let mut before = std::mem::replace(&mut self.alive, std::mem::take(&mut self.before));
+        for at in before.drain(..) {
             let from = self.all[at as usize];
             if from.most <= self.best.0 {
                 continue;
@@ -197,6 +206,7 @@ impl Search {
                 self.consider(with, after);
             }
         }
+        self.before = before;
     }
 
     /// One pod more.
@@ -258,7 +268,7 @@ impl Search {
     /// Gives up beginnings that are worth no more than another that leaves as much room. Slots for pods do not count:
     /// they hardly ever run out first.
     fn give_up_dominated(&mut self) {
-        let all = &self.all;
+        let (all, stairs) = (&self.all, &mut self.stairs);
         self.alive.sort_unstable_by(|a, b| {
             let (one, other) = (&all[*a as usize], &all[*b as usize]);
             let room = |one: &Beginning| (one.left[DEVICES], one.left[CPU], one.left[MEMORY]);
@@ -267,7 +277,7 @@ impl Search {
         });
         // Of those with the same number of devices left and at least as many processors: the less memory they leave, the
         // more they are worth.
-        let mut stairs: Vec<(i64, f64)> = Vec::new();
+        stairs.clear();
         let mut devices = None;
         self.alive.retain(|at| {
             let one = &all[*at as usize];

@@ -14,11 +14,36 @@ const MAX_EXCHANGES: usize = 24;
 /// Looks at beginnings that take as long as one filling looked at.
 const BEGINNINGS: u32 = 12;
 
-/// Positions of lots whose pods a column can hold.
-pub(crate) fn fitting(context: &Context<'_, '_>, lots: &[u32], column: u32) -> Vec<usize> {
-    let room = &context.compiled.columns[column as usize].room;
-    let fits = |lot: u32| context.requests(lot).fits(room) && context.may_use(lot, column);
-    (0..lots.len()).filter(|at| fits(lots[*at])).collect()
+/// A machine to be filled, again and again as values change.
+pub(crate) struct Empty {
+    column: u32,
+    /// Positions of lots whose pods it can hold.
+    fitting: Vec<usize>,
+    /// What units of its room were worth when it was last looked at.
+    prices: Option<[f64; WIDTH]>,
+}
+
+impl Empty {
+    pub(crate) fn new(context: &Context<'_, '_>, lots: &[u32], column: u32) -> Self {
+        let room = &context.compiled.columns[column as usize].room;
+        let fits = |lot: u32| context.requests(lot).fits(room) && context.may_use(lot, column);
+        Empty {
+            column,
+            fitting: (0..lots.len()).filter(|at| fits(lots[*at])).collect(),
+            prices: None,
+        }
+    }
+
+    /// Whether no filling is worth more than `least`, as far as can be told without looking for prices: those of the
+    /// last time are nearly right.
+    fn is_hopeless(&self, context: &Context<'_, '_>, items: &[Item], least: f64) -> bool {
+        let room = &context.compiled.columns[self.column as usize].room;
+        let ceiling = match &self.prices {
+            Some(prices) => takes(prices, room) * overcharge(context, items, prices),
+            None => crude_ceiling(context, items, room),
+        };
+        ceiling <= least
+    }
 }
 
 /// Looks for the most valuable filling of one machine, most valuable pods for their size first.
@@ -40,27 +65,27 @@ pub(crate) struct Filler<'a, 'p> {
 }
 
 impl<'a, 'p> Filler<'a, 'p> {
-    /// A search for fillings of a column that are worth more than `least`, with lots at positions that are `fitting`;
-    /// `None` if there is certainly none.
+    /// A search for fillings of a machine that are worth more than `least`; `None` if there is certainly none.
     pub(crate) fn new(
         context: &'a Context<'a, 'p>,
+        machine: &mut Empty,
         lots: &[u32],
-        fitting: &[usize],
         left: &[u32],
         values: &[f64],
-        column: u32,
         least: f64,
     ) -> Option<Self> {
-        let room = context.compiled.columns[column as usize].room;
-        let items: Vec<Item> = fitting
+        let room = context.compiled.columns[machine.column as usize].room;
+        let items: Vec<Item> = machine
+            .fitting
             .iter()
             .filter(|at| left[**at] > 0 && values[**at] > 0.0)
             .map(|at| (lots[*at], *at, values[*at], left[*at]))
             .collect();
-        if crude_ceiling(context, &items, &room) <= least {
+        if machine.is_hopeless(context, &items, least) {
             return None;
         }
         let (prices, parts) = prices(context, &items, &room);
+        machine.prices = Some(prices);
         let density = |item: &Item| {
             let takes = takes(&prices, context.requests(item.0));
             if takes > 0.0 { item.2 / takes } else { 0.0 }
@@ -322,7 +347,7 @@ impl<'a, 'p> Filler<'a, 'p> {
 /// What items can be worth at most if one resource were the only scarce one.
 fn crude_ceiling(context: &Context<'_, '_>, items: &[Item], room: &Vector) -> f64 {
     let mut ceiling = f64::INFINITY;
-    for (resource, amount) in room.0.iter().enumerate().take(4) {
+    for (resource, amount) in room.0.iter().enumerate().take(LEAD) {
         let mut rate = 0.0;
         for item in items {
             let need = context.requests(item.0).0[resource];
@@ -353,9 +378,18 @@ fn prices(context: &Context<'_, '_>, items: &[Item], room: &Vector) -> ([f64; WI
     let mut prices = [0.0; WIDTH];
     prices.copy_from_slice(&cut.prices);
     // Whatever the program says, no item may be worth more than what it takes.
-    let mut worst = 1.0;
+    let worst = overcharge(context, items, &prices).max(1.0);
+    for price in &mut prices {
+        *price *= worst;
+    }
+    (prices, cut.parts)
+}
+
+/// How many times what it takes the item is worth that is worth most for it.
+fn overcharge(context: &Context<'_, '_>, items: &[Item], prices: &[f64; WIDTH]) -> f64 {
+    let mut worst = 0.0;
     for item in items {
-        let takes = takes(&prices, context.requests(item.0));
+        let takes = takes(prices, context.requests(item.0));
         let ratio = if takes > 0.0 {
             item.2 / takes
         } else {
@@ -365,10 +399,7 @@ fn prices(context: &Context<'_, '_>, items: &[Item], room: &Vector) -> ([f64; WI
             worst = ratio;
         }
     }
-    for price in &mut prices {
-        *price *= worst;
-    }
-    (prices, cut.parts)
+    worst
 }
 
 fn takes(prices: &[f64; WIDTH], requests: &Vector) -> f64 {

@@ -44,6 +44,11 @@ const COARSE: Care = Care {
 /// As many pods are few.
 const FEW_PODS: u32 = 2_000;
 
+/// Whether there are so few pods that each of them matters.
+pub(crate) fn are_few(left: &[u32]) -> bool {
+    left.iter().sum::<u32>() <= FEW_PODS
+}
+
 /// Puts closer values in the place of those of an appraisal, if shape is all that matters.
 pub(crate) fn refine(context: &Context<'_, '_>, left: &[u32], appraisal: &mut Appraisal) {
     if context.compiled.supply.limited() || appraisal.grouped() {
@@ -100,9 +105,8 @@ impl Market {
         if total <= 0.0 || bargains.any(|(_, column)| columns[*column as usize].cost <= 0) {
             return None;
         }
-        let few = left.iter().sum::<u32>() <= FEW_PODS;
         let mut market = Market {
-            care: if few { &FINE } else { &COARSE },
+            care: if are_few(left) { &FINE } else { &COARSE },
             needs: Vec::new(),
             wares: Vec::new(),
             whole,

@@ -4,7 +4,7 @@
 use super::appraisal::Appraisal;
 use super::bins::{Context, Packing};
 use super::caps::{self, HostCaps};
-use super::filler::{self, Filler};
+use super::filler::{Empty, Filler};
 use super::simplex::{Solution, Tableau};
 
 /// More lots than this are left to other strategies: the program grows with their square.
@@ -205,8 +205,8 @@ impl Market {
         for (potential, column) in &appraisal.bargains {
             let cost = price(context, *column);
             let least = cost * BARGAIN_FILLED;
-            let fitting = filler::fitting(context, lots, *column);
-            let filler = Filler::new(context, lots, &fitting, left, values, *column, least);
+            let mut machine = Empty::new(context, lots, *column);
+            let filler = Filler::new(context, &mut machine, lots, left, values, least);
             let found = filler.and_then(|filler| filler.search(nodes, widths(lots.len())[0]).0);
             let column = *column;
             let ratio = found.map(|counts| value(&Pattern { column, counts }, values) / cost);
@@ -235,8 +235,8 @@ struct Program<'a> {
     /// Positions of lots of which something is left: the variables of the program.
     active: Vec<usize>,
     columns: &'a [u32],
-    /// By column: positions of lots that it can hold.
-    fitting: Vec<Vec<usize>>,
+    /// By column.
+    machines: Vec<Empty>,
     patterns: Vec<Pattern>,
     tableau: Tableau,
     /// The column to be looked at next.
@@ -263,9 +263,9 @@ impl<'a> Program<'a> {
             left,
             active,
             columns,
-            fitting: columns
+            machines: columns
                 .iter()
-                .map(|column| filler::fitting(context, lots, *column))
+                .map(|column| Empty::new(context, lots, *column))
                 .collect(),
             patterns: Vec::new(),
             tableau: Tableau::new(&objective),
@@ -382,15 +382,8 @@ impl<'a> Program<'a> {
             }
             let least = price(context, column) * (1.0 + 1e-7);
             let (lots, left) = (self.lots, self.left);
-            let filler = Filler::new(
-                context,
-                lots,
-                &self.fitting[at],
-                left,
-                values,
-                column,
-                least,
-            );
+            let machine = &mut self.machines[at];
+            let filler = Filler::new(context, machine, lots, left, values, least);
             self.looked += PREPARATION * lots.len() as u64;
             let Some(filler) = filler else { continue };
             let (counts, looked_at) = filler.search(nodes, width);
@@ -469,9 +462,8 @@ pub(crate) fn bound(context: &Context<'_, '_>, known: Option<Vec<f64>>) -> f64 {
         if cost <= 0.0 {
             return 0.0;
         }
-        let fitting = filler::fitting(context, &lots, *column);
-        let least = cost * worst;
-        let filler = Filler::new(context, &lots, &fitting, &left, &values, *column, least);
+        let mut machine = Empty::new(context, &lots, *column);
+        let filler = Filler::new(context, &mut machine, &lots, &left, &values, cost * worst);
         let Some(filler) = filler else { continue };
         let ceiling = filler.ceiling();
         // One machine that is hard to judge must leave something for the others.

@@ -8,7 +8,7 @@ use super::appraisal::Appraisal;
 use super::bins::{Bin, Context, Packing};
 use super::caps;
 use super::dice::Dice;
-use super::filler::{self, Filler};
+use super::filler::{Empty, Filler};
 use super::fluid;
 use super::generate::Market;
 use super::intern::FixedMap;
@@ -20,17 +20,26 @@ use super::vector::Vector;
 
 /// Machines taken away in one attempt, at least.
 const MACHINES: usize = 2;
-/// How much is taken away where machines are bought one by one, and where pods are dealt out to several.
+/// How much is taken away where machines are bought one by one.
 const BOUGHT: Reach = Reach {
     machines: 10,
     pods: 120,
 };
-const DEALT: Reach = Reach {
-    machines: 26,
-    pods: 700,
+/// Where pods are dealt out to several: the more there are, the more can be dealt out at once.
+const DEALING_FEW: Dealing = Dealing {
+    reach: Reach {
+        machines: 26,
+        pods: 700,
+    },
+    buying: 4,
 };
-/// One in so many attempts buys machines one by one where pods can be dealt out.
-const BUYING: usize = 4;
+const DEALING_MANY: Dealing = Dealing {
+    reach: Reach {
+        machines: 40,
+        pods: 1_400,
+    },
+    buying: 12,
+};
 /// One in so many machines is taken away whatever it wastes.
 const ANY: usize = 4;
 /// Fillings looked at for one machine, where the best is looked for.
@@ -60,6 +69,14 @@ struct Reach {
     pods: u32,
 }
 
+/// How pods are dealt out to several machines.
+#[derive(Debug)]
+struct Dealing {
+    reach: Reach,
+    /// One in so many attempts buys machines one by one all the same.
+    buying: usize,
+}
+
 /// A search that goes on from attempt to attempt.
 #[derive(Clone, Debug)]
 pub(crate) struct Improver {
@@ -73,8 +90,8 @@ pub(crate) struct Improver {
     bargains: FixedMap<u32, Vec<u32>>,
     /// Whether the worth of pods comes from fillings of whole machines.
     filled: bool,
-    /// Whether pods can be dealt out to several machines.
-    deals: bool,
+    /// How pods are dealt out, if they can be.
+    dealing: Option<&'static Dealing>,
     seed: u64,
     attempts: u64,
     /// Attempts since the last one that made the packing cheaper.
@@ -112,17 +129,21 @@ impl Improver {
         }
         // Where fillings of whole machines are known, those are better.
         let several = packing.bins.len() >= FEW_MACHINES;
-        let deals = !filled && several && redeal::is_apt(context);
-        if deals {
+        let dealing = (!filled && several && redeal::is_apt(context)).then(|| {
             fluid::refine(context, &counts, &mut appraisal);
-        }
+            if fluid::are_few(&counts) {
+                &DEALING_FEW
+            } else {
+                &DEALING_MANY
+            }
+        });
         let mut improver = Improver {
             stock: Stock::new(counts.len()),
             loose: vec![0; counts.len()],
             waste: Vec::new(),
             bargains: FixedMap::default(),
             filled,
-            deals,
+            dealing,
             appraisal,
             seed,
             attempts: 0,
@@ -150,14 +171,15 @@ impl Improver {
         self.attempts += 1;
         self.fruitless += 1;
         let several = packing.bins.len() >= FEW_MACHINES;
-        let deals = self.deals && several && dice.below(BUYING) > 0;
-        let reach = if deals { DEALT } else { BOUGHT };
+        let dealing = self.dealing.filter(|_| several);
+        let dealing = dealing.filter(|dealing| dice.below(dealing.buying) > 0);
+        let reach = dealing.map_or(BOUGHT, |dealing| dealing.reach);
         let chosen = self.choose(context, packing, &mut dice, reach);
         if chosen.is_empty() {
             return;
         }
         let mut attempt = self.loosen(context, packing, &chosen, dice);
-        let done = if deals {
+        let done = if dealing.is_some() {
             self.deal(context, packing, &chosen, &mut attempt)
         } else {
             if attempt.dice.below(2) == 0 {
@@ -477,8 +499,8 @@ impl Improver {
         let (lots, values): (Vec<u32>, Vec<f64>) = values.iter().copied().unzip();
         let left: Vec<u32> = lots.iter().map(|lot| self.loose[*lot as usize]).collect();
         let mut filling = Filling::default();
-        let fitting = filler::fitting(context, &lots, column);
-        let filler = Filler::new(context, &lots, &fitting, &left, &values, column, 0.0);
+        let mut machine = Empty::new(context, &lots, column);
+        let filler = Filler::new(context, &mut machine, &lots, &left, &values, 0.0);
         let counts = filler.and_then(|filler| filler.search(LOOKS, 0).0);
         for (lot, count) in lots.iter().zip(counts.into_iter().flatten()) {
             if count > 0 {

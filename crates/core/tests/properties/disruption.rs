@@ -272,10 +272,14 @@ fn keeps_every_rule(seed: u64) -> Result<(), TestCaseError> {
     passes(&lived(seed), seed, disrupt::plan)
 }
 
-/// Pods that wait for a node of a balanced pool were taken for pods that it has.
 #[test]
 fn clusters_that_once_failed_keep_every_rule() {
+    // Pods that wait for a node of a balanced pool were taken for pods that it has.
     keeps_every_rule(12_423_545_610_417_410_107).unwrap();
+    // Pods that moved did not see pods on machines that others had waited for.
+    keeps_every_rule(13_486_922_551_868_881_459).unwrap();
+    // Pods that had waited were judged as if others had left before.
+    keeps_every_rule(1_111_231_228_720_093_452).unwrap();
 }
 
 /// Rounds after which a small cluster has nothing left to gain. Most need one.

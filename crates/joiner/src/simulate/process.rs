@@ -154,7 +154,7 @@ impl Host {
 /// The usual lease, renewed less often: that is most of what a process at rest does.
 fn lease(identity: &str) -> LeaseOptions {
     LeaseOptions {
-        period: Duration::from_secs(5),
+        period: Duration::from_secs(8),
         ..LeaseOptions::new("kube-system", "joiner", identity)
     }
 }

@@ -3,6 +3,8 @@
 //! A placement is accepted when some order of binding satisfies every pod at its turn. The plan's own order is tried
 //! first; then a greedy search. Success is a proof; failure of the search is not a proof of the opposite, so a plan
 //! should bring its order.
+//!
+//! Pods that wait can be bound before anybody leaves for their sake, or after: both are tried.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,7 +15,7 @@ use super::site::{Kind, Occupant, Site, World, selected};
 use super::{Findings, Rule};
 use crate::labels;
 use crate::name::{Labels, Name};
-use crate::plan::PodRef;
+use crate::plan::{Home, PodRef};
 use crate::problem::{NodeAffinityTerm, PodSpec, Policy, Spread, WhenUnsatisfiable};
 use crate::requirements::Requirements;
 use crate::taints::{Toleration, untolerated};
@@ -156,9 +158,12 @@ pub(super) fn check(world: &World<'_>, findings: &mut Findings) {
         return;
     }
     let given = board.given_order();
-    let mut stuck = board.attempt(given.clone(), false);
-    if !stuck.is_empty() {
-        stuck = board.attempt(given, true);
+    let mut stuck = Vec::new();
+    for (careful, waiting_first) in [(false, false), (true, false), (false, true), (true, true)] {
+        stuck = board.attempt(given.clone(), careful, waiting_first);
+        if stuck.is_empty() {
+            return;
+        }
     }
     if let Some((site, first)) = stuck.first() {
         let text = format!(
@@ -215,7 +220,9 @@ impl<'a, 'w> Board<'a, 'w> {
             by_label.entry(pair).or_default().push(index);
         }
         let mut counted = BTreeMap::new();
-        for pod in self.world.sites.iter().flat_map(Site::everybody) {
+        let world = self.world;
+        let sites = world.sites.iter().chain(&world.leaving);
+        for pod in sites.flat_map(Site::everybody) {
             let spec = &pod.group.spec;
             counted.entry(Arc::as_ptr(spec)).or_insert_with(|| {
                 let pairs = spec.labels.iter().map(Some).chain([None]);
@@ -256,7 +263,7 @@ impl<'a, 'w> Board<'a, 'w> {
         }
         for index in 0..self.world.sites.len() {
             for pod in &self.world.sites[index].bound {
-                self.count(index, &pod.group.spec);
+                self.count(index, &pod.group.spec, 1);
             }
             for pod in &self.world.sites[index].placed {
                 if let Some(role) = self.roles.get(&Arc::as_ptr(&pod.group.spec)) {
@@ -268,11 +275,26 @@ impl<'a, 'w> Board<'a, 'w> {
         }
     }
 
-    fn count(&mut self, site: usize, spec: &Arc<PodSpec>) {
+    /// Counts pods of nodes that go, or no longer counts them.
+    fn count_leaving(&mut self, by: i64) {
+        let world = self.world;
+        for (index, site) in world.leaving.iter().enumerate() {
+            for pod in &site.bound {
+                self.count(world.sites.len() + index, &pod.group.spec, by);
+            }
+        }
+    }
+
+    /// Counts a pod at a site; those of nodes that go come after all others.
+    fn count(&mut self, site: usize, spec: &Arc<PodSpec>, by: i64) {
         let Some(role) = self.roles.get(&Arc::as_ptr(spec)) else {
             return;
         };
-        let place = &self.world.sites[site];
+        let world = self.world;
+        let place = match site.checked_sub(world.sites.len()) {
+            Some(leaving) => &world.leaving[leaving],
+            None => &world.sites[site],
+        };
         for index in &role.counted_by {
             let group = &mut self.groups[*index];
             let looks = *self
@@ -282,8 +304,8 @@ impl<'a, 'w> Board<'a, 'w> {
             if let Some(domain) = place.domain(&group.term.key)
                 && looks
             {
-                *group.counts.entry(domain.clone()).or_default() += 1;
-                group.total += 1;
+                *group.counts.entry(domain.clone()).or_default() += by;
+                group.total += by;
             }
         }
     }
@@ -321,9 +343,34 @@ impl<'a, 'w> Board<'a, 'w> {
         })
     }
 
-    /// Binds what can be bound and gives back what cannot. The careful way binds what harms others last.
-    fn attempt(&mut self, moves: Vec<Move<'a>>, careful: bool) -> Vec<Move<'a>> {
+    /// Binds what can be bound and gives back what cannot: all in one go, or those that waited before others leave.
+    fn attempt(
+        &mut self,
+        moves: Vec<Move<'a>>,
+        careful: bool,
+        waiting_first: bool,
+    ) -> Vec<Move<'a>> {
         self.reset();
+        if !waiting_first {
+            return self.bind(moves, careful);
+        }
+        let removed = &self.world.removed;
+        let leaves = |(_, pod): &Move<'a>| match pod.pod.home {
+            Home::Pending => false,
+            Home::Node(node) => removed.contains(&(node as usize)),
+        };
+        let (moving, waiting): (Vec<_>, Vec<_>) = moves.into_iter().partition(leaves);
+        self.count_leaving(1);
+        let stuck = self.bind(waiting, careful);
+        if !stuck.is_empty() {
+            return stuck;
+        }
+        self.count_leaving(-1);
+        self.bind(moving, careful)
+    }
+
+    /// The careful way binds what harms others last.
+    fn bind(&mut self, moves: Vec<Move<'a>>, careful: bool) -> Vec<Move<'a>> {
         let mut waiting = moves;
         if careful {
             // Places at level counts are for those who need them: pods that state rules and count themselves.
@@ -369,7 +416,7 @@ impl<'a, 'w> Board<'a, 'w> {
                     self.groups[*group].waiting -= 1;
                 }
             }
-            self.count(site, &pod.group.spec);
+            self.count(site, &pod.group.spec, 1);
         }
         left
     }

@@ -32,7 +32,7 @@ impl Occupant<'_> {
 /// What a site is.
 #[derive(Clone, Copy)]
 pub(super) enum Kind<'a> {
-    /// A node that stays.
+    /// A node that is there.
     Node(&'a Node),
     /// A machine to buy.
     Launch(&'a Launch),
@@ -50,7 +50,7 @@ pub(super) struct Site<'a> {
     pub(super) taints: Vec<&'a Taint>,
     /// Room for pods and daemons; `None` if nobody knows, which is reported elsewhere.
     pub(super) room: Option<Resources>,
-    /// Pods that were there and stay.
+    /// Pods that were there.
     pub(super) bound: Vec<Occupant<'a>>,
     /// Pods that come.
     pub(super) placed: Vec<Occupant<'a>>,
@@ -76,6 +76,8 @@ pub(super) struct World<'a> {
     pub(super) problem: &'a Problem,
     pub(super) plan: &'a Plan,
     pub(super) sites: Vec<Site<'a>>,
+    /// Nodes that the plan takes away, as they were.
+    pub(super) leaving: Vec<Site<'a>>,
     pub(super) pools: BTreeMap<&'a str, &'a Pool>,
     /// Indices of nodes that the plan takes away.
     pub(super) removed: BTreeSet<usize>,
@@ -105,6 +107,7 @@ impl<'a> World<'a> {
             problem,
             plan,
             sites: Vec::new(),
+            leaving: Vec::new(),
             pools: problem.pools.iter().map(|p| (&*p.name, p)).collect(),
             removed,
             node_index,
@@ -129,12 +132,11 @@ impl<'a> World<'a> {
     fn add_nodes(&mut self, findings: &mut Findings) {
         let mut site_of = BTreeMap::new();
         for (index, node) in self.problem.nodes.iter().enumerate() {
-            if self.leaves(index) {
+            if node.deleting {
                 continue;
             }
-            site_of.insert(index, self.sites.len());
             let home = Home::Node(u32::try_from(index).unwrap_or(u32::MAX));
-            self.sites.push(Site {
+            let site = Site {
                 kind: Kind::Node(node),
                 title: format!("node {}", node.name),
                 hostname: node.name.clone(),
@@ -143,7 +145,13 @@ impl<'a> World<'a> {
                 room: Some(node.allocatable.clone()),
                 bound: occupants(&node.pods, home),
                 placed: Vec::new(),
-            });
+            };
+            if self.removed.contains(&index) {
+                self.leaving.push(site);
+            } else {
+                site_of.insert(index, self.sites.len());
+                self.sites.push(site);
+            }
         }
         for placement in &self.plan.placements {
             let Some(index) = self.node_index.get(&*placement.node).copied() else {
