@@ -4,7 +4,7 @@
 //! first; then a greedy search. Success is a proof; failure of the search is not a proof of the opposite, so a plan
 //! should bring its order.
 //!
-//! Pods that wait can be bound before anybody leaves for their sake, or after: both are tried.
+//! Pods that wait may be bound before others leave their nodes, or after: both are tried.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
