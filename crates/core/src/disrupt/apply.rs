@@ -61,7 +61,8 @@ pub fn apply(problem: &Problem, plan: &Plan, prefix: &str) -> Problem {
     after
 }
 
-fn singles(problem: &Problem, pods: &[PodRef]) -> Vec<Pod> {
+/// Each of these pods by itself.
+pub(super) fn singles(problem: &Problem, pods: &[PodRef]) -> Vec<Pod> {
     let found = pods.iter().filter_map(|pod| {
         let group = problem.pod(*pod)?;
         Some(Pod {

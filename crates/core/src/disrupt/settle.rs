@@ -1,9 +1,8 @@
 //! Pods that wait come first: what they will use is not there for pods that could stay.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
-use super::apply::bought;
+use super::apply::{bought, singles};
 use super::candidate::expired;
 use crate::name::Name;
 use crate::pack::{self, Options};
@@ -125,16 +124,8 @@ impl<'p> Settled<'p> {
                 continue;
             };
             receiving.insert(index);
-            for pod in &placement.pods {
-                if let Some(group) = given.pod(*pod) {
-                    calm.nodes[index].pods.push(Pod {
-                        name: group.name_of(pod.position),
-                        count: 1,
-                        spec: Arc::clone(&group.spec),
-                        ..group.clone()
-                    });
-                }
-            }
+            let pods = singles(given, &placement.pods);
+            calm.nodes[index].pods.extend(pods);
         }
         Settled {
             given,
