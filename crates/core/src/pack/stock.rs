@@ -71,6 +71,16 @@ struct Bucket {
     dead: usize,
 }
 
+/// The largest lot of a bucket that fits into the machine at hand. Side by side with those of other buckets, so that
+/// the next pod is chosen without a look into any bucket.
+#[derive(Clone, Copy, Debug)]
+struct Front {
+    entry: Entry,
+    bucket: u32,
+    /// Its place in the bucket.
+    at: u32,
+}
+
 /// What goes into one machine.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Filling {
@@ -96,7 +106,8 @@ pub(crate) struct Stock {
     buckets: Vec<Bucket>,
     /// By lot: the bucket it is in.
     bucket_of: Vec<u32>,
-    starts: Vec<usize>,
+    /// Of the buckets that have anything for the machine at hand.
+    fronts: Vec<Front>,
     /// All of them, most valuable first.
     ranked: Vec<Entry>,
     /// Lots in the ranking that are used up.
@@ -114,7 +125,7 @@ impl Stock {
         Stock {
             buckets: Vec::new(),
             bucket_of: vec![0; lots],
-            starts: Vec::new(),
+            fronts: Vec::new(),
             ranked: Vec::new(),
             dead: 0,
             used: vec![0; lots],
@@ -180,8 +191,6 @@ impl Stock {
         }
         self.ranked
             .sort_by(|a, b| b.worth.total_cmp(&a.worth).then(a.lot.cmp(&b.lot)));
-        self.starts.clear();
-        self.starts.resize(self.buckets.len(), 0);
     }
 
     /// Forgets lots that a filling used up. Lists are gone through only when half of them is dead, so that forgetting
@@ -224,29 +233,13 @@ impl Stock {
         let mut left = room;
         let mut held = HostCaps::new();
         let mut filling = Filling::default();
-        let admits: Vec<usize> = (0..self.buckets.len())
-            .filter(|index| {
-                let bucket = &self.buckets[*index];
-                bucket
-                    .lots
-                    .first()
-                    .is_some_and(|entry| context.may_use(entry.lot, column))
-            })
-            .collect();
-        for index in &admits {
-            let lots = &self.buckets[*index].lots;
-            self.starts[*index] = lots.partition_point(|entry| entry.requests[CPU] > left.0[CPU]);
-        }
+        self.open(context, column);
         loop {
+            self.advance(context, available, &left, &held);
             let mut best: Option<(f64, u32)> = None;
             let shares = shares(appraisal, &left, &room);
-            for index in &admits {
-                let Some(entry) = self.first_fit(context, available, *index, &left, &held) else {
-                    continue;
-                };
-                if entry.worth < floor {
-                    continue;
-                }
+            let worthy = self.fronts.iter().map(|front| &front.entry);
+            for entry in worthy.filter(|entry| entry.worth >= floor) {
                 let mut score = 0.0;
                 for (weight, share) in entry.weights.iter().zip(&shares) {
                     score += weight * share;
@@ -361,27 +354,56 @@ impl Stock {
         best
     }
 
-    /// The largest pod of a bucket that fits; what does not fit now will not fit later either.
-    fn first_fit(
+    /// Begins a machine: every bucket that may use it has its largest lot in front.
+    fn open(&mut self, context: &Context<'_, '_>, column: u32) {
+        let most = context.compiled.columns[column as usize].room.0[CPU];
+        self.fronts.clear();
+        for (index, bucket) in self.buckets.iter().enumerate() {
+            let may_use = |entry: &Entry| context.may_use(entry.lot, column);
+            if !bucket.lots.first().is_some_and(may_use) {
+                continue;
+            }
+            let at = bucket
+                .lots
+                .partition_point(|entry| entry.requests[CPU] > most);
+            if let Some(entry) = bucket.lots.get(at) {
+                self.fronts.push(Front {
+                    entry: *entry,
+                    bucket: index as u32,
+                    at: at as u32,
+                });
+            }
+        }
+    }
+
+    /// Brings the next lot to the front wherever one does not fit any more: it will not fit later either.
+    fn advance(
         &mut self,
         context: &Context<'_, '_>,
         available: &[u32],
-        bucket: usize,
         left: &Vector,
         held: &HostCaps,
-    ) -> Option<&Entry> {
-        let lots = &self.buckets[bucket].lots;
-        let start = &mut self.starts[bucket];
-        while let Some(entry) = lots.get(*start) {
-            let fits = entry.fits(left)
+    ) {
+        let fits = |entry: &Entry| {
+            entry.fits(left)
                 && available[entry.lot as usize] > 0
-                && (!self.wide || context.requests(entry.lot).fits(left));
-            if fits && (!entry.capped || caps::room(held, &context.level(entry.lot).caps) > 0) {
-                return Some(entry);
+                && (!self.wide || context.requests(entry.lot).fits(left))
+                && (!entry.capped || caps::room(held, &context.level(entry.lot).caps) > 0)
+        };
+        let buckets = &self.buckets;
+        self.fronts.retain_mut(|front| {
+            if fits(&front.entry) {
+                return true;
             }
-            *start += 1;
-        }
-        None
+            let bucket = &buckets[front.bucket as usize].lots;
+            let behind = &bucket[front.at as usize + 1..];
+            let Some(further) = behind.iter().position(fits) else {
+                return false;
+            };
+            front.entry = behind[further];
+            front.at += 1 + further as u32;
+            true
+        });
     }
 }
 
