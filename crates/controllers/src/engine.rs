@@ -359,7 +359,7 @@ impl Dispatcher {
                 }
                 Touched::Started(wait) => {
                     let waits = &self.context.metrics.pods_started;
-                    waits.observe(wait.as_secs_f64());
+                    waits.observe([], wait.as_secs_f64());
                 }
                 Touched::Pool(id) => {
                     self.restore(&id);

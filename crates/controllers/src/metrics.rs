@@ -6,6 +6,7 @@
 //! karpenter: pkg/metrics, pkg/controllers/*/metrics.go
 
 mod labels;
+mod summary;
 
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -24,8 +25,9 @@ use prometheus_client::registry::Registry;
 pub use labels::{
     Build, CloudCall, CloudError, Code, Controller, Created, Decision, Disrupted, Evaluation,
     Invariant, PoolDecision, PoolLabel, PoolReason, PoolResource, PoolZone, Reason, Resource,
-    Terminated, Validation,
+    Terminated, Unlabelled, Validation,
 };
+pub use summary::Summary;
 
 use crate::clock;
 use crate::record::MachineRecord;
@@ -91,6 +93,9 @@ metrics! {
     nodes_terminated: Family<PoolZone, Counter> = Family::default(), "karpenter_nodes_terminated";
     /// Nodes that were emptied.
     nodes_drained: Family<PoolLabel, Counter> = Family::default(), "karpenter_nodes_drained";
+    /// From the wish that a node goes until it is gone.
+    nodes_termination: Summary<PoolLabel> = Summary::default(),
+        "karpenter_nodes_termination_duration_seconds";
     /// How old nodes became.
     lifetime: Seconds<PoolLabel> = Family::new_with_constructor(lifetimes),
         "karpenter_nodes_lifetime_duration_seconds";
@@ -130,7 +135,7 @@ metrics! {
     /// From the making of a pod until it was bound.
     pods_bound: Histogram = durations(), "karpenter_pods_bound_duration_seconds";
     /// From the making of a pod until it was ready.
-    pods_started: Histogram = durations(), "karpenter_pods_startup_duration_seconds";
+    pods_started: Summary<Unlabelled> = Summary::default(), "karpenter_pods_startup_duration_seconds";
     /// Evictions asked for.
     evictions: Family<Code, Counter> = Family::default(), "karpenter_pods_eviction_requests";
     /// Pods that were asked or made to leave.
@@ -234,11 +239,16 @@ impl Metrics {
         let pool = PoolLabel {
             nodepool: pool_of(machine),
         };
-        if let Some(since) = machine.deleting {
-            let took = clock::since(now, since).as_secs_f64();
+        let took = machine
+            .deleting
+            .map(|since| clock::since(now, since).as_secs_f64());
+        if let Some(took) = took {
             self.termination.get_or_create(&pool).observe(took);
         }
         if machine.initialized() {
+            if let Some(took) = took {
+                self.nodes_termination.observe(pool.clone(), took);
+            }
             let age = clock::since(now, machine.created).as_secs_f64();
             self.lifetime.get_or_create(&pool).observe(age);
             self.nodes_drained.get_or_create(&pool).inc();
@@ -324,6 +334,7 @@ impl Metrics {
         };
         self.cost.remove(&labels);
         self.waiting.remove(&labels);
+        self.nodes_termination.remove(&labels);
         for reason in ["", "empty", "drifted", "underutilized"] {
             let labels = PoolReason {
                 nodepool: nodepool(),
@@ -362,7 +373,7 @@ mod tests {
         assert_eq!(missing, [""; 0]);
         let own = NAMES.iter().filter(|name| name.starts_with("joiner_"));
         let karpenters = NAMES.iter().filter(|name| name.starts_with("karpenter_"));
-        assert_eq!((own.count(), karpenters.count()), (4, 33));
+        assert_eq!((own.count(), karpenters.count()), (4, 34));
     }
 
     #[test]

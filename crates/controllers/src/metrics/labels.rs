@@ -2,6 +2,9 @@
 
 use prometheus_client::encoding::EncodeLabelSet;
 
+/// Of what has no labels.
+pub type Unlabelled = [(&'static str, &'static str); 0];
+
 /// What runs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct Build {
@@ -52,7 +55,7 @@ pub struct PoolZone {
 }
 
 /// A pool.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
 pub struct PoolLabel {
     /// Pool.
     pub nodepool: String,
