@@ -353,14 +353,9 @@ impl Dispatcher {
                 Touched::Room => self.refill(),
                 Touched::Node(name) => self.node(&name),
                 Touched::Pending(pod) => self.batch.add(pod),
-                Touched::Bound(wait) => {
-                    let waits = &self.context.metrics.pods_bound;
-                    waits.observe(wait.as_secs_f64());
-                }
-                Touched::Started(wait) => {
-                    let waits = &self.context.metrics.pods_started;
-                    waits.observe([], wait.as_secs_f64());
-                }
+                Touched::Considered(wait) => self.context.metrics.pod_considered(wait),
+                Touched::Bound(wait) => self.context.metrics.pod_bound(&wait),
+                Touched::Started(wait) => self.context.metrics.pod_started(&wait),
                 Touched::Pool(id) => {
                     self.restore(&id);
                     self.room.notify_one();

@@ -31,6 +31,7 @@ pub use summary::Summary;
 
 use crate::clock;
 use crate::record::MachineRecord;
+use crate::view::Wait;
 
 /// A gauge of fractions.
 pub type Fraction = Gauge<f64, AtomicU64>;
@@ -136,6 +137,13 @@ metrics! {
     pods_bound: Histogram = durations(), "karpenter_pods_bound_duration_seconds";
     /// From the making of a pod until it was ready.
     pods_started: Summary<Unlabelled> = Summary::default(), "karpenter_pods_startup_duration_seconds";
+    /// From the first plan that had a place for a pod until it was bound.
+    pods_provisioned: Histogram = durations(), "karpenter_pods_provisioning_bound_duration_seconds";
+    /// From the first plan that had a place for a pod until it was ready.
+    pods_provisioned_started: Histogram = durations(),
+        "karpenter_pods_provisioning_startup_duration_seconds";
+    /// From the making of a pod until the first plan for it.
+    pods_considered: Histogram = durations(), "karpenter_pods_scheduling_decision_duration_seconds";
     /// Evictions asked for.
     evictions: Family<Code, Counter> = Family::default(), "karpenter_pods_eviction_requests";
     /// Pods that were asked or made to leave.
@@ -296,6 +304,28 @@ impl Metrics {
         self.drained.get_or_create(&Reason { reason }).inc();
     }
 
+    /// A plan was made for a pod for the first time.
+    pub fn pod_considered(&self, wait: Duration) {
+        self.pods_considered.observe(wait.as_secs_f64());
+    }
+
+    /// A pod was bound.
+    pub fn pod_bound(&self, wait: &Wait) {
+        self.pods_bound.observe(wait.made.as_secs_f64());
+        if let Some(placed) = wait.placed {
+            self.pods_provisioned.observe(placed.as_secs_f64());
+        }
+    }
+
+    /// A pod is ready for the first time.
+    pub fn pod_started(&self, wait: &Wait) {
+        self.pods_started.observe([], wait.made.as_secs_f64());
+        if let Some(placed) = wait.placed {
+            let started = &self.pods_provisioned_started;
+            started.observe(placed.as_secs_f64());
+        }
+    }
+
     /// A plan was made.
     pub fn planned(&self, took: Duration) {
         self.scheduling
@@ -373,7 +403,7 @@ mod tests {
         assert_eq!(missing, [""; 0]);
         let own = NAMES.iter().filter(|name| name.starts_with("joiner_"));
         let karpenters = NAMES.iter().filter(|name| name.starts_with("karpenter_"));
-        assert_eq!((own.count(), karpenters.count()), (4, 34));
+        assert_eq!((own.count(), karpenters.count()), (4, 37));
     }
 
     #[test]

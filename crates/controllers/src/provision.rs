@@ -255,6 +255,7 @@ fn tell(
         .filter(|one| real(&one.pods))
         .map(|one| one.node.clone());
     context.view.nominate(promised, until);
+    context.view.consider(reasons::verdicts(plan, pending));
     reasons::nominations(context, plan, pending, made, machines);
     reasons::unplaced(context, plan, pending);
     let unplaced: usize = plan.unplaced.iter().map(|one| one.pods.len()).sum();

@@ -7,9 +7,12 @@ pub mod nodes;
 mod overlooked;
 pub mod pods;
 pub mod problem;
+#[cfg(test)]
+mod samples;
 pub mod sources;
 pub mod store;
 pub mod volumes;
+mod waits;
 pub mod watch;
 mod world;
 
@@ -22,12 +25,14 @@ use joiner_core::name::{Labels, Name};
 use joiner_core::problem::PodSpec;
 use tokio::sync::mpsc;
 
+pub use waits::Wait;
 pub use world::World;
 
 use crate::clock::SharedClock;
 use crate::dialect::{Event, Malformed, Sighting};
 use crate::record::{ClassKey, Key, MachineRecord, PoolRecord};
 use nodes::NodeRecord;
+use pods::PodKey;
 
 /// What is heard of a pod that waits for a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,10 +56,12 @@ pub enum Touched {
     Node(Name),
     /// A pod that waits for a node.
     Pending(Pending),
-    /// A pod was bound, so long after it was made.
-    Bound(Duration),
-    /// A pod is ready for the first time, so long after it was made.
-    Started(Duration),
+    /// A plan was made for a pod for the first time, so long after the pod was.
+    Considered(Duration),
+    /// A pod was bound.
+    Bound(Wait),
+    /// A pod is ready for the first time.
+    Started(Wait),
     /// What pods take of a node that is no machine of ours.
     Room,
     /// A pool.
@@ -188,6 +195,11 @@ impl View {
     /// What can be bought has changed.
     pub fn touch_terms(&self) {
         self.write(|_, _| vec![Touched::Terms]);
+    }
+
+    /// A plan has a place for these pods, or has none.
+    pub fn consider(&self, pods: impl IntoIterator<Item = (PodKey, bool)>) {
+        self.write(|world, now| world.consider(pods, now));
     }
 
     /// Pods were promised this node.

@@ -23,6 +23,19 @@ pub(super) fn pod_key(pod: &PodRef, pending: &[Option<PodKey>]) -> Option<PodKey
     }
 }
 
+/// Pods that wait, and whether a plan has a place for them.
+pub(super) fn verdicts(
+    plan: &Plan,
+    pending: &[Option<PodKey>],
+) -> impl Iterator<Item = (PodKey, bool)> {
+    let bought = plan.launches.iter().flat_map(|one| &one.pods);
+    let placed = plan.placements.iter().flat_map(|one| &one.pods);
+    let unplaced = plan.unplaced.iter().flat_map(|one| &one.pods);
+    let placed = bought.chain(placed).map(|pod| (pod, true));
+    let all = placed.chain(unplaced.map(|pod| (pod, false)));
+    all.filter_map(|(pod, placed)| Some((pod_key(pod, pending)?, placed)))
+}
+
 fn tell(context: &Context, pod: &PodKey, severity: Severity, reason: &'static str, message: &str) {
     let uid = context
         .view

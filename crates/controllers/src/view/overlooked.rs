@@ -46,48 +46,35 @@ impl Overlooked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dialect::Event;
-    use crate::view::Observation;
+    use crate::view::samples::{at, bound, pod, seen};
     use k8s_openapi::api::core::v1::Pod;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
-    fn pod(name: &str, priority: i32, scheduled: &Value) -> Pod {
-        serde_json::from_value(json!({
-            "metadata": {
-                "namespace": "default", "name": name, "uid": name,
-                "creationTimestamp": "2026-01-01T00:00:00Z",
-            },
-            "spec": {"containers": [], "priority": priority},
-            "status": {"phase": "Pending", "conditions": scheduled},
-        }))
-        .unwrap()
+    fn of_priority(mut pod: Pod, priority: i32) -> Pod {
+        pod.spec.as_mut().unwrap().priority = Some(priority);
+        pod
     }
 
     fn untried(priority: i32) -> Pod {
-        pod("untried", priority, &json!([]))
+        of_priority(pod("untried", &json!([])), priority)
     }
 
     fn in_vain() -> Pod {
         let said = json!([{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]);
-        pod("in-vain", 0, &said)
+        pod("in-vain", &said)
     }
 
     fn placed(priority: i32) -> Pod {
-        let mut pod = pod("placed", priority, &json!([]));
-        pod.spec.as_mut().unwrap().node_name = Some("node".to_owned());
-        pod
+        of_priority(bound("placed", &json!([])), priority)
     }
 
     /// Those that the scheduler is behind with, so many seconds after all have come.
     fn overlooked(pods: Vec<Pod>, after: i64) -> Vec<String> {
-        let came: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
-        let now = came + jiff::SignedDuration::from_secs(after);
         let mut world = World::default();
         for pod in pods {
-            let seen = Observation::Pod(Event::Changed(Box::new(pod)));
-            world.observe("pods", seen, now);
+            world.observe("pods", seen(pod), at(after));
         }
-        let overlooked = Overlooked::new(&world, now);
+        let overlooked = Overlooked::new(&world, at(after));
         let pods = world.pods.iter().filter(|pod| overlooked.holds(pod));
         pods.map(|pod| pod.key.name.to_string()).collect()
     }

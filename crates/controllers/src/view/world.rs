@@ -11,6 +11,7 @@ use super::nodes::NodeRecord;
 use super::pods::{PodKey, PodRecord, Specs, lower_pod};
 use super::store::{Outcome, Store, Stored};
 use super::volumes::{Attachment, Claim, Class, Named, Persistent};
+use super::waits::Waits;
 use super::{Observation, Pending, Touched, Unreadable};
 use crate::clock;
 use crate::dialect::{Event, Sighting};
@@ -60,8 +61,7 @@ pub struct World {
     pub(super) sources: BTreeMap<String, bool>,
     pods_by_node: BTreeMap<Name, BTreeSet<PodKey>>,
     pod_events: BTreeMap<Name, Timestamp>,
-    /// Pods that we have seen come and that have not been ready yet.
-    starting: BTreeSet<PodKey>,
+    waits: Waits,
     machines_by_node: BTreeMap<Name, Key>,
     specs: Specs,
 }
@@ -172,9 +172,26 @@ impl World {
 
     /// Whether there is a pod that the scheduler has not looked at yet.
     pub fn has_pods_to_bind(&self) -> bool {
-        let starting = self.starting.iter().filter_map(|key| self.pods.get(key));
+        let starting = self.waits.pods().filter_map(|key| self.pods.get(key));
         let mut waiting = starting.filter(|pod| pod.node.is_none() && pod.active());
         waiting.any(|pod| !pod.unschedulable)
+    }
+
+    /// A plan has a place for these pods, or has none.
+    pub fn consider(
+        &mut self,
+        pods: impl IntoIterator<Item = (PodKey, bool)>,
+        now: Timestamp,
+    ) -> Vec<Touched> {
+        let mut touched = Vec::new();
+        for (key, placed) in pods {
+            if let Some(pod) = self.pods.get(&key)
+                && self.waits.consider(&key, placed, now)
+            {
+                touched.push(Touched::Considered(clock::since(now, pod.created)));
+            }
+        }
+        touched
     }
 
     /// When a pod last came to or went from a node, since we look.
@@ -413,7 +430,8 @@ impl World {
                     .or_default()
                     .insert(after.key.clone());
             }
-            touched.extend(self.waited(&change, now));
+            let (before, after) = (change.before.as_deref(), change.after.as_deref());
+            touched.extend(self.waits.follow(before, after, now));
             let Some(pod) = change.any() else { continue };
             touched.extend(pending(&change).map(Touched::Pending));
             if let Some(node) = &pod.node {
@@ -428,31 +446,6 @@ impl World {
                     None => touched.push(Touched::Room),
                 }
             }
-        }
-        touched
-    }
-
-    /// How long a pod has waited, when it need not wait any more. What was there before us says nothing about that.
-    fn waited(&mut self, change: &Change<PodRecord>, now: Timestamp) -> Vec<Touched> {
-        let (Some(pod), before) = (&change.after, &change.before) else {
-            if let Some(gone) = &change.before {
-                self.starting.remove(&gone.key);
-            }
-            return Vec::new();
-        };
-        let mut touched = Vec::new();
-        let since = |then: Timestamp| clock::since(then, pod.created);
-        if pod.node.is_some() && before.as_ref().is_some_and(|before| before.node.is_none()) {
-            touched.push(Touched::Bound(since(now)));
-        }
-        match pod.ready {
-            Some(ready) if self.starting.remove(&pod.key) => {
-                touched.push(Touched::Started(since(ready)));
-            }
-            None if before.is_none() && pod.active() => {
-                self.starting.insert(pod.key.clone());
-            }
-            _ => {}
         }
         touched
     }

@@ -20,7 +20,8 @@ const MAX_NODES: usize = 60_000;
 const FEW_LOTS: usize = 16;
 /// Beginnings of fillings that are kept where there are more: when none is found that is better, more of them.
 const WIDTHS: [usize; 2] = [24, 128];
-/// Fillings looked at for all machines together and each pod, when it has to be proven that none is better.
+/// Fillings looked at for all machines together and each pod once values are known: to see which machines are bargains,
+/// or to prove that none is better.
 const PROOF_NODES: u64 = 150;
 /// How much work one program is worth for each pod, in numbers of its tableau changed: to pack, and for a bound.
 const PACKING_EFFORT: u64 = 120_000;
@@ -200,6 +201,7 @@ impl Market {
         values: &[f64],
     ) -> Self {
         let nodes = (MAX_NODES / lots.len().max(1)) as u32;
+        let mut budget = effort(left, PROOF_NODES) as u32;
         let mut worst = 1.0;
         let mut bargains = Vec::with_capacity(appraisal.bargains.len());
         for (potential, column) in &appraisal.bargains {
@@ -207,7 +209,12 @@ impl Market {
             let least = cost * BARGAIN_FILLED;
             let mut machine = Empty::new(context, lots, *column);
             let filler = Filler::new(context, &mut machine, lots, left, values, least);
-            let found = filler.and_then(|filler| filler.search(nodes, widths(lots.len())[0]).0);
+            let searched = filler.filter(|_| budget > 0).map(|filler| {
+                let nodes = nodes.min(budget);
+                filler.search(nodes, widths(lots.len())[0])
+            });
+            let (found, looked_at) = searched.unwrap_or_default();
+            budget = budget.saturating_sub(looked_at);
             let column = *column;
             let ratio = found.map(|counts| value(&Pattern { column, counts }, values) / cost);
             if let Some(ratio) = ratio

@@ -30,7 +30,7 @@ type Amounts = [f64; LEAD];
 #[derive(Clone, Copy, Debug)]
 struct Card {
     lot: u32,
-    need: Lead,
+    need: Amounts,
     worth: f64,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct Hand {
 #[derive(Clone, Debug)]
 struct Player {
     cost: f64,
-    free: Lead,
+    free: Amounts,
     /// One over its room.
     scale: Amounts,
     /// How much of its price each resource is worth.
@@ -85,8 +85,11 @@ impl Hand {
         for (lot, count) in lots {
             let need = context.requests(lot).lead();
             shift(&mut hand.need, &need, i64::from(count));
-            let worth = appraisal.worth[lot as usize];
-            let card = Card { lot, need, worth };
+            let card = Card {
+                lot,
+                need: need.map(|amount| amount as f64),
+                worth: appraisal.worth[lot as usize],
+            };
             let copies = std::iter::repeat_n(card, count as usize);
             hand.cards.extend(copies);
         }
@@ -117,8 +120,9 @@ impl Hand {
     fn holds_largest(&self, context: &Context<'_, '_>, mixture: &[u32]) -> bool {
         let mut largest = self.cards.iter().take(LARGEST);
         largest.all(|card| {
+            let need = context.requests(card.lot).lead();
             let mut rooms = mixture.iter().map(|column| room(context, *column));
-            rooms.any(|room| lead_fits(&card.need, &room))
+            rooms.any(|room| lead_fits(&need, &room))
         })
     }
 
@@ -134,17 +138,14 @@ impl Hand {
             .map(|column| Player::new(context, appraisal, *column))
             .collect();
         for (index, card) in self.cards.iter().enumerate() {
-            let mut best: Option<(f64, usize)> = None;
+            let (mut least, mut best) = (f64::INFINITY, None);
             for (at, player) in players.iter().enumerate() {
-                if !lead_fits(&card.need, &player.free) {
-                    continue;
-                }
                 let harm = player.harm(&card.need);
-                if best.is_none_or(|(least, _)| harm < least) {
-                    best = Some((harm, at));
+                if harm < least {
+                    (least, best) = (harm, Some(at));
                 }
             }
-            if let Some((_, at)) = best {
+            if let Some(at) = best {
                 players[at].take(index as u32, &card.need);
             }
         }
@@ -161,12 +162,12 @@ impl Hand {
 impl Player {
     fn new(context: &Context<'_, '_>, appraisal: &Appraisal, column: u32) -> Self {
         let cost = context.compiled.columns[column as usize].cost.max(1) as f64;
-        let free = room(context, column);
+        let free = room(context, column).map(|room| room as f64);
         let mut weights = [0.0; LEAD];
         let mut total = 0.0;
         for (position, resource) in appraisal.resources.iter().enumerate() {
             if *resource < LEAD {
-                let value = appraisal.values.of[0][position] * free[*resource] as f64;
+                let value = appraisal.values.of[0][position] * free[*resource];
                 weights[*resource] = (value / cost).max(LEAST_WEIGHT);
                 total += weights[*resource];
             }
@@ -174,39 +175,44 @@ impl Player {
         Player {
             cost,
             free,
-            scale: free.map(|room| if room > 0 { 1.0 / room as f64 } else { 0.0 }),
+            scale: free.map(|room| if room > 0.0 { 1.0 / room } else { 0.0 }),
             weights: weights.map(|weight| weight / total),
             imbalance: 0.0,
             cards: Vec::new(),
         }
     }
 
-    /// How far the free room would be out of shape without so much of it.
-    fn without(&self, need: &Lead) -> f64 {
-        let mut shares = [0.0; LEAD];
-        let mut mean = 0.0;
-        for at in 0..LEAD {
-            shares[at] = (self.free[at] - need[at]) as f64 * self.scale[at];
-            mean += shares[at] * self.weights[at];
+    /// How far the free room would be out of shape without so much of it; infinitely if there is less.
+    fn without(&self, need: &Amounts) -> f64 {
+        let left: Amounts = std::array::from_fn(|at| self.free[at] - need[at]);
+        let shares: Amounts = std::array::from_fn(|at| left[at] * self.scale[at]);
+        let parts: Amounts = std::array::from_fn(|at| shares[at] * self.weights[at]);
+        let squares: Amounts = std::array::from_fn(|at| shares[at] * parts[at]);
+        if left.iter().any(|left| *left < 0.0) {
+            return f64::INFINITY;
         }
-        let mut sum = 0.0;
-        for (share, weight) in shares.iter().zip(&self.weights) {
-            sum += weight * (share - mean) * (share - mean);
-        }
+        let (mean, square) = (sum(&parts), sum(&squares));
         // What is out of shape by the same amount is worse where little is left to put it right.
-        sum / (mean + 0.01)
+        (square - mean * mean) / (mean + 0.01)
     }
 
     /// What it costs to put a pod here: the shape that it spoils.
-    fn harm(&self, need: &Lead) -> f64 {
+    fn harm(&self, need: &Amounts) -> f64 {
         (self.without(need) - self.imbalance) * self.cost
     }
 
-    fn take(&mut self, card: u32, need: &Lead) {
+    fn take(&mut self, card: u32, need: &Amounts) {
         self.imbalance = self.without(need);
-        shift(&mut self.free, need, -1);
+        for (free, need) in self.free.iter_mut().zip(need) {
+            *free -= need;
+        }
         self.cards.push(card);
     }
+}
+
+/// In pairs, as processors add.
+fn sum([first, second, third, fourth]: &Amounts) -> f64 {
+    (first + third) + (second + fourth)
 }
 
 fn room(context: &Context<'_, '_>, column: u32) -> Lead {
@@ -285,11 +291,10 @@ fn filling(context: &Context<'_, '_>, appraisal: &Appraisal, mut lots: Vec<u32>)
 mod tests {
     use super::*;
 
-    fn player(cpu: i64, memory: i64) -> Player {
-        let free = [cpu, memory, 0, 0];
+    fn player(cpu: f64, memory: f64) -> Player {
         Player {
             cost: 1.0,
-            free,
+            free: [cpu, memory, 0.0, 0.0],
             scale: [1.0 / 10.0, 1.0 / 10.0, 0.0, 0.0],
             weights: [0.5, 0.5, 0.0, 0.0],
             imbalance: 0.0,
@@ -299,10 +304,10 @@ mod tests {
 
     #[test]
     fn a_pod_does_least_harm_where_it_puts_the_shape_right() {
-        let mut crooked = player(10, 10);
-        crooked.take(0, &[6, 2, 0, 0]);
-        let straight = player(10, 10);
-        let (cpu, memory) = ([3, 1, 0, 0], [1, 5, 0, 0]);
+        let mut crooked = player(10.0, 10.0);
+        crooked.take(0, &[6.0, 2.0, 0.0, 0.0]);
+        let straight = player(10.0, 10.0);
+        let (cpu, memory) = ([3.0, 1.0, 0.0, 0.0], [1.0, 5.0, 0.0, 0.0]);
         assert!(
             crooked.harm(&memory) < 0.0,
             "it mends what the other spoilt"
@@ -313,7 +318,9 @@ mod tests {
 
     #[test]
     fn what_spoils_the_shape_is_worse_where_little_is_left() {
-        let (full, empty) = (player(4, 4), player(10, 10));
-        assert!(full.harm(&[2, 0, 0, 0]) > empty.harm(&[2, 0, 0, 0]));
+        let (full, empty) = (player(4.0, 4.0), player(10.0, 10.0));
+        let need = [2.0, 0.0, 0.0, 0.0];
+        assert!(full.harm(&need) > empty.harm(&need));
+        assert!(full.harm(&[5.0, 0.0, 0.0, 0.0]).is_infinite(), "no room");
     }
 }
