@@ -220,13 +220,14 @@ fn eligible(compiled: &Compiled<'_>, kind: Kind, key: u32) -> Vec<u32> {
     let there = counted
         .iter()
         .map(|host| compiled.hosts[host].values[key as usize]);
-    let mut domains: Vec<u32> = offered.chain(there).filter(|one| *one != ABSENT).collect();
-    domains.sort_unstable();
-    domains.dedup();
+    let mut domains = Bits::empty(compiled.keys.values[key as usize].count());
+    for domain in offered.chain(there).filter(|one| *one != ABSENT) {
+        domains.insert(domain as usize);
+    }
     let name = compiled.keys.iter().nth(key as usize);
-    domains.retain(|domain| {
+    let allowed = domains.iter().map(|domain| domain as u32).filter(|domain| {
         let value = compiled.keys.values[key as usize].name(*domain);
         name.is_none_or(|name| filter.allows_value(name, value.map(AsRef::as_ref)))
     });
-    domains
+    allowed.collect()
 }
