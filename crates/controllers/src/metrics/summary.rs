@@ -56,7 +56,7 @@ impl<L: Ord> Summary<L> {
 impl Observed {
     /// By quantile: the value that this part of the recent ones does not exceed.
     fn quantiles(&self) -> impl Iterator<Item = (&'static str, f64)> {
-        let mut sorted = Vec::from_iter(self.recent.iter().copied());
+        let mut sorted: Vec<f64> = self.recent.iter().copied().collect();
         sorted.sort_by(f64::total_cmp);
         QUANTILES.into_iter().filter_map(move |(name, percent)| {
             let rank = (sorted.len() * percent).div_ceil(100).max(1);

@@ -16,7 +16,7 @@ use super::ledger::Ledger;
 use super::redeal::{self, Hand};
 use super::sets::NOTHING;
 use super::stock::{Filling, Stock, Taste};
-use super::vector::Vector;
+use super::vector::{Lead, lead_fits};
 
 /// Machines taken away in one attempt, at least.
 const MACHINES: usize = 2;
@@ -359,19 +359,19 @@ impl Improver {
         let loose = attempt.lots.iter();
         let mut waiting: Vec<(u32, Lead)> = loose
             .filter(|lot| self.loose[**lot as usize] > 0)
-            .map(|lot| (*lot, lead(context.requests(*lot))))
+            .map(|lot| (*lot, context.requests(*lot).lead()))
             .collect();
         for step in 0..count.min(VISITED) {
             let index = (start + step) % count;
             let bin = &packing.bins[index];
             let room = &context.compiled.columns[bin.column as usize].room;
-            let free = lead(&room.minus(&bin.load));
-            if chosen.contains(&index) || !waiting.iter().any(|(_, need)| within(need, &free)) {
+            let free = room.minus(&bin.load).lead();
+            if chosen.contains(&index) || !waiting.iter().any(|(_, need)| lead_fits(need, &free)) {
                 continue;
             }
             let mut visited = bin.clone();
             for (lot, need) in &waiting {
-                if !within(need, &free) || !context.may_use(*lot, bin.column) {
+                if !lead_fits(need, &free) || !context.may_use(*lot, bin.column) {
                     continue;
                 }
                 let loose = &mut self.loose[*lot as usize];
@@ -558,21 +558,6 @@ impl Improver {
             self.waste.push(self.waste_of(context, &packing.bins[bin]));
         }
     }
-}
-
-/// The first few resources, which decide most fits.
-type Lead = [i64; 4];
-
-fn lead(vector: &Vector) -> Lead {
-    std::array::from_fn(|resource| vector.0[resource])
-}
-
-fn within(need: &Lead, free: &Lead) -> bool {
-    let mut sign = 0;
-    for (have, need) in free.iter().zip(need) {
-        sign |= have - need;
-    }
-    sign >= 0
 }
 
 /// What a machine and pods of a lot may both use, if that leaves the choice that the machine's pool asks for.

@@ -4,7 +4,7 @@ use super::appraisal::Appraisal;
 use super::bins::Context;
 use super::caps::{self, HostCaps};
 use super::intern::FixedMap;
-use super::vector::{CPU, LEAD, Lead, MEMORY, PODS, Vector, WIDTH};
+use super::vector::{CPU, LEAD, Lead, MEMORY, PODS, Vector, WIDTH, lead_fits};
 
 /// Which pods are put into a machine first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,17 +50,6 @@ struct Entry {
     worth: f64,
     /// How much the requests weigh in the choice, by position among the resources that matter.
     weights: [f64; LEAD],
-}
-
-impl Entry {
-    /// Whether what it carries along fits.
-    fn fits(&self, room: &Vector) -> bool {
-        let mut sign = 0;
-        for (need, have) in self.requests.iter().zip(&room.0) {
-            sign |= have - need;
-        }
-        sign >= 0
-    }
 }
 
 /// Lots that may use the same columns, of one kind, shape and perhaps size, largest first.
@@ -340,7 +329,7 @@ impl Stock {
                     break;
                 }
                 let lot = entry.lot;
-                let fits = entry.fits(&space)
+                let fits = lead_fits(&entry.requests, &space.lead())
                     && !entry.capped
                     && self.used[lot as usize] < available[lot as usize]
                     && (!self.wide || context.requests(lot).fits(&space))
@@ -384,8 +373,9 @@ impl Stock {
         left: &Vector,
         held: &HostCaps,
     ) {
+        let room = left.lead();
         let fits = |entry: &Entry| {
-            entry.fits(left)
+            lead_fits(&entry.requests, &room)
                 && available[entry.lot as usize] > 0
                 && (!self.wide || context.requests(entry.lot).fits(left))
                 && (!entry.capped || caps::room(held, &context.level(entry.lot).caps) > 0)
