@@ -207,12 +207,12 @@ impl Market {
         for (potential, column) in &appraisal.bargains {
             let cost = price(context, *column);
             let least = cost * BARGAIN_FILLED;
-            let mut machine = Empty::new(context, lots, *column);
-            let filler = Filler::new(context, &mut machine, lots, left, values, least);
-            let searched = filler.filter(|_| budget > 0).map(|filler| {
-                let nodes = nodes.min(budget);
-                filler.search(nodes, widths(lots.len())[0])
-            });
+            let search = || {
+                let mut machine = Empty::new(context, lots, *column);
+                let filler = Filler::new(context, &mut machine, lots, left, values, least)?;
+                Some(filler.search(nodes.min(budget), widths(lots.len())[0]))
+            };
+            let searched = if budget > 0 { search() } else { None };
             let (found, looked_at) = searched.unwrap_or_default();
             budget = budget.saturating_sub(looked_at);
             let column = *column;
