@@ -387,7 +387,7 @@ fn swap(problem: &Problem, index: usize, node: &Node) -> Option<(Launch, Removal
             host: None,
             price: offering.price,
         },
-        alternatives: Vec::new(),
+        alternatives: Arc::default(),
         capacity: kind.capacity.clone(),
         requests: Resources::new(),
         labels: Labels::new(),

@@ -100,6 +100,8 @@ pub(super) fn split<'p>(problem: &Problem, plan: &'p Plan) -> Vec<Command<'p>> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use joiner_core::plan::{PodRef, Purchase, Reason};
     use joiner_core::problem::{CapacityType, Node};
@@ -133,7 +135,7 @@ mod tests {
                 host: None,
                 price: joiner_core::money::Money::ZERO,
             },
-            alternatives: Vec::new(),
+            alternatives: Arc::default(),
             capacity: joiner_core::resources::Resources::new(),
             requests: joiner_core::resources::Resources::new(),
             labels: joiner_core::name::Labels::new(),

@@ -16,7 +16,7 @@ const ALTERNATIVES: usize = 15;
 /// The purchase of a launch and its alternatives, with what each of them brings.
 pub(crate) fn offers(problem: &Problem, launch: &Launch) -> Vec<Offer> {
     std::iter::once(&launch.purchase)
-        .chain(&launch.alternatives)
+        .chain(launch.alternatives.iter())
         .take(ALTERNATIVES + 1)
         .map(|purchase| offer(problem, launch, purchase))
         .collect()

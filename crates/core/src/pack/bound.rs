@@ -1,12 +1,14 @@
 //! What every plan for the same pods costs at least.
 
+use std::borrow::Cow;
+
 use crate::money::Money;
 
 use super::appraisal::{Appraisal, SCARCE_COPIES};
 use super::assign::{Assignment, Lot};
 use super::bins::{Context, Packing};
 use super::compile::Compiled;
-use super::fluid;
+use super::fluid::Prices;
 use super::generate::{self, Market};
 use super::intern::FixedMap;
 use super::scenario::Scenario;
@@ -21,6 +23,13 @@ pub(crate) enum Effort {
     Thorough,
 }
 
+/// What packing has found out already.
+#[derive(Clone, Copy)]
+pub(crate) struct Known<'a> {
+    pub(crate) market: Option<&'a Market>,
+    pub(crate) prices: Option<&'a Prices>,
+}
+
 /// The largest of four bounds: what all pods are worth at values that no machine's room exceeds, less what room on nodes
 /// may be worth; the same at values that no filling of a machine exceeds, of whole pods where there are few kinds of them
 /// or of pods that keep their shape; and the cheapest machine for the most demanding single pod.
@@ -30,7 +39,7 @@ pub(crate) fn lower_bound(
     assignment: &Assignment,
     packing: &Packing,
     effort: Effort,
-    market: Option<&Market>,
+    known: Known<'_>,
 ) -> Money {
     let mut sets = Sets::new(compiled);
     let lots = placed(compiled, &mut sets, assignment, packing);
@@ -61,10 +70,17 @@ pub(crate) fn lower_bound(
     total -= scarce_bargains(&context, &appraisal);
     let whole = effort == Effort::Thorough && !compiled.supply.limited() && hosts.is_empty();
     if whole {
-        let known = market.and_then(|market| by_class(market, assignment, &lots));
-        let fillings = generate::bound(&context, known);
+        let market = known.market;
+        let market = market.and_then(|market| by_class(market, assignment, &lots));
+        let fillings = generate::bound(&context, market);
         let mut shaped = appraisal.clone();
-        fluid::refine(&context, &counts, &mut shaped);
+        let prices = match known.prices {
+            Some(prices) if prices.cover(&shaped) => Some(Cow::Borrowed(prices)),
+            _ => Prices::find(&context, &counts, &shaped).map(Cow::Owned),
+        };
+        if let Some(prices) = prices {
+            prices.refine(&context, &counts, &mut shaped);
+        }
         total = total.max(fillings).max(worth(&shaped, &counts));
     }
     // Sums of a hundred thousand terms may be off in the last digits.

@@ -14,6 +14,7 @@
 
 use super::appraisal::Appraisal;
 use super::bins::Context;
+use super::shapes::{self, Shaped};
 use super::simplex::{self, Tableau};
 
 /// How closely values are looked for.
@@ -30,17 +31,19 @@ struct Care {
 
 /// Where there are few pods, a little more or less decides about a whole machine, and time is no matter.
 const FINE: Care = Care {
-    classes: 128.0,
+    classes: 90.0,
     bargains: 96,
     rounds: 100,
     tolerance: 5e-5,
 };
 const COARSE: Care = Care {
-    classes: 48.0,
+    classes: 34.0,
     bargains: 48,
     rounds: 40,
     tolerance: 2e-4,
 };
+/// As a share of what all pods are worth: a pod worth less is not told from others by what it asks for its worth.
+const LEAST_WORTH: f64 = 1e-12;
 /// As many pods are few.
 const FEW_PODS: u32 = 2_000;
 
@@ -49,21 +52,77 @@ pub(crate) fn are_few(left: &[u32]) -> bool {
     left.iter().sum::<u32>() <= FEW_PODS
 }
 
-/// Puts closer values in the place of those of an appraisal, if shape is all that matters.
-pub(crate) fn refine(context: &Context<'_, '_>, left: &[u32], appraisal: &mut Appraisal) {
-    if context.compiled.supply.limited() || appraisal.grouped() {
-        return;
-    }
-    let Some(market) = Market::new(context, left, appraisal) else {
-        return;
-    };
-    let values = market.values();
-    let wares = market.wares.iter();
-    let prices: Vec<Vec<f64>> = wares.map(|ware| market.prices(ware, &values)).collect();
-    for lot in (0..left.len() as u32).filter(|lot| left[*lot as usize] > 0) {
-        if let Some(worth) = market.least(context, appraisal, &prices, lot) {
-            appraisal.worth[lot as usize] = worth;
+/// Prices of the resources of each column, at which its whole room costs what it costs.
+#[derive(Clone, Debug)]
+pub(crate) struct Prices {
+    resources: Vec<usize>,
+    /// Column, and its prices by position among the resources.
+    of: Vec<(u32, Vec<f64>)>,
+}
+
+impl Prices {
+    /// Looks for prices that make pods worth most, if shape is all that matters.
+    pub(crate) fn find(
+        context: &Context<'_, '_>,
+        left: &[u32],
+        appraisal: &Appraisal,
+    ) -> Option<Self> {
+        if context.compiled.supply.limited() || appraisal.grouped() {
+            return None;
         }
+        let market = Market::new(context, left, appraisal)?;
+        let values = market.values();
+        let wares = market.wares.iter();
+        Some(Prices {
+            resources: appraisal.resources.clone(),
+            of: wares
+                .map(|ware| (ware.column, market.prices(ware, &values)))
+                .collect(),
+        })
+    }
+
+    /// Whether all that pods of an appraisal ask for has a price wherever it can be had.
+    pub(crate) fn cover(&self, appraisal: &Appraisal) -> bool {
+        let mut known: Vec<u32> = self.of.iter().map(|(column, _)| *column).collect();
+        known.sort_unstable();
+        let mut bargains = appraisal.bargains.iter();
+        self.resources == appraisal.resources
+            && bargains.all(|(_, column)| known.binary_search(column).is_ok())
+    }
+
+    /// Puts closer values in the place of those of an appraisal that they cover.
+    pub(crate) fn refine(
+        &self,
+        context: &Context<'_, '_>,
+        left: &[u32],
+        appraisal: &mut Appraisal,
+    ) {
+        for lot in (0..left.len() as u32).filter(|lot| left[*lot as usize] > 0) {
+            if let Some(worth) = self.least(context, lot) {
+                appraisal.worth[lot as usize] = worth;
+            }
+        }
+    }
+
+    /// What a pod of a lot is charged where it is charged least.
+    fn least(&self, context: &Context<'_, '_>, lot: u32) -> Option<f64> {
+        let requests = context.requests(lot);
+        let columns = &context.compiled.columns;
+        let mut least: Option<f64> = None;
+        for (column, prices) in &self.of {
+            let fits = requests.fits(&columns[*column as usize].room);
+            if !fits || !context.may_use(lot, *column) {
+                continue;
+            }
+            let mut charge = 0.0;
+            for (price, resource) in prices.iter().zip(&self.resources) {
+                charge += price * requests.0[*resource] as f64;
+            }
+            if least.is_none_or(|least| charge < least) {
+                least = Some(charge);
+            }
+        }
+        least
     }
 }
 
@@ -143,44 +202,39 @@ impl Market {
         left: &[u32],
         appraisal: &Appraisal,
     ) -> Vec<Vec<u32>> {
-        let slope = |lot: u32| {
-            let requests = context.requests(lot);
-            let resources = appraisal.resources.iter().zip(&self.whole);
-            let mut shares =
-                resources.map(|(resource, whole)| requests.0[*resource] as f64 / whole);
-            let (cpu, memory) = (shares.next().unwrap_or(0.0), shares.next().unwrap_or(0.0));
-            let both = cpu + memory;
-            if both > 0.0 { memory / both } else { 0.0 }
-        };
-        let mut order: Vec<(u8, f64, u32)> = (0..left.len() as u32)
+        let mut shaped: Vec<Shaped> = (0..left.len() as u32)
             .filter(|lot| left[*lot as usize] > 0)
-            .map(|lot| (appraisal.kinds[lot as usize], slope(lot), lot))
+            .map(|lot| self.shaped(context, left, appraisal, lot))
             .collect();
-        order.sort_by(|a, b| {
-            (a.0.cmp(&b.0))
-                .then(a.1.total_cmp(&b.1))
-                .then(a.2.cmp(&b.2))
-        });
-        let each = self.total / self.care.classes;
-        let mut classes: Vec<Vec<u32>> = Vec::new();
-        let mut last = None;
-        let mut sum = 0.0;
-        for (kind, _, lot) in order {
-            if last != Some(kind) || sum >= each {
-                classes.push(Vec::new());
-                sum = 0.0;
-            }
-            last = Some(kind);
-            sum += appraisal.worth[lot as usize] * f64::from(left[lot as usize]);
-            if let Some(class) = classes.last_mut() {
-                class.push(lot);
-            }
+        let kind = |one: &Shaped| appraisal.kinds[one.lot as usize];
+        shaped.sort_by_key(kind);
+        let mut classes = Vec::new();
+        for alike in shaped.chunk_by_mut(|a, b| kind(a) == kind(b)) {
+            shapes::part(alike, self.total / self.care.classes, &mut classes);
         }
         let worth = |lot: u32| appraisal.worth[lot as usize];
         for class in &mut classes {
             class.sort_by(|a, b| worth(*a).total_cmp(&worth(*b)).then(a.cmp(b)));
         }
         classes
+    }
+
+    fn shaped(
+        &self,
+        context: &Context<'_, '_>,
+        left: &[u32],
+        appraisal: &Appraisal,
+        lot: u32,
+    ) -> Shaped {
+        let requests = context.requests(lot);
+        let resources = appraisal.resources.iter().zip(&self.whole);
+        let each = (appraisal.worth[lot as usize] / self.total).max(LEAST_WORTH);
+        let asks = resources.map(|(resource, whole)| requests.0[*resource] as f64 / whole / each);
+        Shaped {
+            lot,
+            worth: appraisal.worth[lot as usize] * f64::from(left[lot as usize]),
+            asks: asks.collect(),
+        }
     }
 
     fn need(
@@ -289,33 +343,6 @@ impl Market {
             *price *= ware.price / charged * self.total / whole;
         }
         prices
-    }
-
-    /// What a pod of a lot is charged where it is charged least.
-    fn least(
-        &self,
-        context: &Context<'_, '_>,
-        appraisal: &Appraisal,
-        prices: &[Vec<f64>],
-        lot: u32,
-    ) -> Option<f64> {
-        let requests = context.requests(lot);
-        let columns = &context.compiled.columns;
-        let mut least: Option<f64> = None;
-        for (ware, prices) in self.wares.iter().zip(prices) {
-            let fits = requests.fits(&columns[ware.column as usize].room);
-            if !fits || !context.may_use(lot, ware.column) {
-                continue;
-            }
-            let mut charge = 0.0;
-            for (price, resource) in prices.iter().zip(&appraisal.resources) {
-                charge += price * requests.0[*resource] as f64;
-            }
-            if least.is_none_or(|least| charge < least) {
-                least = Some(charge);
-            }
-        }
-        least
     }
 }
 

@@ -12,7 +12,7 @@ pub(crate) const MAX_LOTS: usize = 128;
 /// Rounds of making fillings for one program.
 const MAX_ROUNDS: usize = 200;
 /// Fillings made in one round before values are found anew.
-const PER_ROUND: usize = 12;
+const PER_ROUND: usize = 24;
 /// Fillings looked at for one machine before the best so far will do, times lots: where there are few, all of them can
 /// be looked at.
 const MAX_NODES: usize = 60_000;
@@ -24,7 +24,7 @@ const WIDTHS: [usize; 2] = [24, 128];
 /// or to prove that none is better.
 const PROOF_NODES: u64 = 150;
 /// How much work one program is worth for each pod, in numbers of its tableau changed: to pack, and for a bound.
-const PACKING_EFFORT: u64 = 120_000;
+const PACKING_EFFORT: u64 = 60_000;
 const PROOF_EFFORT: u64 = 10_000;
 /// A bound is for information: this is the most it may take.
 const MOST_PROOF_EFFORT: u64 = 20_000_000;

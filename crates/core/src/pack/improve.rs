@@ -9,7 +9,7 @@ use super::bins::{Bin, Context, Packing};
 use super::caps;
 use super::dice::Dice;
 use super::filler::{Empty, Filler};
-use super::fluid;
+use super::fluid::{self, Prices};
 use super::generate::Market;
 use super::intern::FixedMap;
 use super::ledger::Ledger;
@@ -32,6 +32,7 @@ const DEALING_FEW: Dealing = Dealing {
         pods: 700,
     },
     buying: 4,
+    tries: 2,
 };
 const DEALING_MANY: Dealing = Dealing {
     reach: Reach {
@@ -39,6 +40,7 @@ const DEALING_MANY: Dealing = Dealing {
         pods: 1_400,
     },
     buying: 12,
+    tries: 1,
 };
 /// One in so many machines is taken away whatever it wastes.
 const ANY: usize = 4;
@@ -73,8 +75,10 @@ struct Reach {
 #[derive(Debug)]
 struct Dealing {
     reach: Reach,
-    /// One in so many attempts buys machines one by one all the same.
+    /// One in so many tries buys machines one by one all the same.
     buying: usize,
+    /// Tries in one attempt.
+    tries: usize,
 }
 
 /// A search that goes on from attempt to attempt.
@@ -92,6 +96,8 @@ pub(crate) struct Improver {
     filled: bool,
     /// How pods are dealt out, if they can be.
     dealing: Option<&'static Dealing>,
+    /// Where the worth of pods comes from then.
+    prices: Option<Prices>,
     seed: u64,
     attempts: u64,
     /// Attempts since the last one that made the packing cheaper.
@@ -130,13 +136,16 @@ impl Improver {
         // Where fillings of whole machines are known, those are better.
         let several = packing.bins.len() >= FEW_MACHINES;
         let dealing = (!filled && several && redeal::is_apt(context)).then(|| {
-            fluid::refine(context, &counts, &mut appraisal);
             if fluid::are_few(&counts) {
                 &DEALING_FEW
             } else {
                 &DEALING_MANY
             }
         });
+        let prices = dealing.and_then(|_| Prices::find(context, &counts, &appraisal));
+        if let Some(prices) = &prices {
+            prices.refine(context, &counts, &mut appraisal);
+        }
         let mut improver = Improver {
             stock: Stock::new(counts.len()),
             loose: vec![0; counts.len()],
@@ -144,6 +153,7 @@ impl Improver {
             bargains: FixedMap::default(),
             filled,
             dealing,
+            prices,
             appraisal,
             seed,
             attempts: 0,
@@ -165,8 +175,19 @@ impl Improver {
         waste
     }
 
-    /// Tries once to make a packing cheaper. It is never dearer afterwards.
+    /// Prices at which pods are dealt out, if they are.
+    pub(crate) fn prices(&self) -> Option<&Prices> {
+        self.prices.as_ref()
+    }
+
+    /// Makes an attempt at a cheaper packing. It is never dearer afterwards.
     pub(crate) fn attempt(&mut self, context: &mut Context<'_, '_>, packing: &mut Packing) {
+        for _ in 0..self.dealing.map_or(1, |dealing| dealing.tries) {
+            self.try_once(context, packing);
+        }
+    }
+
+    fn try_once(&mut self, context: &mut Context<'_, '_>, packing: &mut Packing) {
         let mut dice = Dice::new(self.seed, self.attempts);
         self.attempts += 1;
         self.fruitless += 1;

@@ -6,6 +6,7 @@
 //!                                                             strategies compete└─ improve┘  in counted steps
 //! ```
 
+mod alternatives;
 mod appraisal;
 mod assign;
 mod beam;
@@ -42,6 +43,7 @@ mod redeal;
 mod render;
 mod scenario;
 mod sets;
+mod shapes;
 mod simplex;
 mod solve;
 mod spill;

@@ -5,25 +5,17 @@ use std::collections::VecDeque;
 use crate::labels;
 use crate::money::Money;
 use crate::name::{Labels, Name};
-use crate::plan::{Launch, Placement, Plan, PodRef, Purchase, Reason, Unplaced};
+use crate::plan::{Launch, Placement, Plan, PodRef, Reason, Unplaced};
 use crate::problem::{CapacityType, Host as RangeHost, Range};
 use crate::resources::Resources;
 
+use super::alternatives::{Alternatives, purchase};
 use super::assign::{ANYWHERE, Assignment, Place};
 use super::bins::{Bin, Packing};
-use super::bits::Bits;
 use super::compile::Compiled;
-use super::ledger::{Ledger, Uses};
 use super::measure;
 use super::offers::{Item, Offer};
 use super::reasons;
-
-/// How many alternatives a machine carries, unless its pool asks for a choice.
-const ALTERNATIVES: usize = 24;
-/// How many it carries at most.
-///
-/// karpenter: pkg/controllers/provisioning/scheduling/nodeclaimtemplate.go, `MaxInstanceTypes`
-const MAX_ALTERNATIVES: usize = 600;
 
 /// Writes a plan down; says beside it which column each launch is.
 pub(crate) fn plan(
@@ -47,12 +39,10 @@ pub(crate) fn plan(
         }
     }
     refs.fill_lots(compiled, assignment, packing);
-    let mut slack = packing.ledger.clone();
-    let mut by_cost: Vec<u32> = (0..compiled.offers.len() as u32).collect();
-    by_cost.sort_by_key(|index| compiled.offers[*index as usize].cost);
+    let mut alternatives = Alternatives::new(compiled, packing.ledger.clone());
     let mut launches: Vec<(Launch, u32)> = Vec::with_capacity(packing.bins.len());
     for bin in &packing.bins {
-        let launch = launch(compiled, assignment, bin, &by_cost, &mut refs, &mut slack);
+        let launch = launch(compiled, assignment, bin, &mut refs, &mut alternatives);
         plan.cost += launch.purchase.price + compiled.problem.settings.node_surcharge;
         launches.push((launch, bin.column));
     }
@@ -201,9 +191,8 @@ fn launch(
     compiled: &Compiled<'_>,
     assignment: &Assignment,
     bin: &Bin,
-    by_cost: &[u32],
     refs: &mut References,
-    slack: &mut Ledger,
+    alternatives: &mut Alternatives<'_, '_>,
 ) -> Launch {
     let column = &compiled.columns[bin.column as usize];
     let offer = &compiled.offers[column.offer as usize];
@@ -226,20 +215,16 @@ fn launch(
     }
     let bound = |(lot, _): &(u32, u32)| assignment.lots[*lot as usize].cell != ANYWHERE;
     let bound = bin.pods.iter().any(bound);
-    let others = others(compiled, bin, offer, &allowed, bound, by_cost, slack);
-    let runner_up = others.iter().find_map(|other| {
-        let other = purchase(compiled, other, other.price);
-        let differs = other.instance_type != purchase(compiled, offer, price).instance_type;
-        differs.then_some((other.instance_type, other.price))
-    });
-    let considered = types_among(&others, offer);
+    let own = purchase(compiled, offer, price);
+    let (considered, alternatives) = alternatives.of(bin, offer, &allowed, bound);
+    let runner_up = alternatives
+        .iter()
+        .find(|other| other.instance_type != own.instance_type)
+        .map(|other| (other.instance_type.clone(), other.price));
     Launch {
         pool: compiled.problem.pools[offer.pool as usize].name.clone(),
-        purchase: purchase(compiled, offer, price),
-        alternatives: others
-            .iter()
-            .map(|other| purchase(compiled, other, other.price))
-            .collect(),
+        purchase: own,
+        alternatives,
         labels: node_labels(compiled, offer, &capacity),
         capacity,
         requests,
@@ -260,82 +245,6 @@ fn demand_of(
     let (lot, _) = bin.pods[position];
     let lot = &assignment.lots[lot as usize];
     compiled.profile(lot.class).levels[lot.level as usize].demand as usize
-}
-
-fn types_among(others: &[&Offer], own: &Offer) -> u32 {
-    let key = |offer: &Offer| match offer.item {
-        Item::Fixed { instance_type, .. } => (offer.catalog, 0, instance_type),
-        Item::Made { range, .. } => (offer.catalog, 1, range),
-    };
-    let mut keys: Vec<_> = others.iter().map(|offer| key(offer)).collect();
-    keys.push(key(own));
-    keys.sort_unstable();
-    keys.dedup();
-    keys.len() as u32
-}
-
-/// Offers of the same pool, and domain where pods are `bound` to theirs, that hold the same pods, best first. Together
-/// with all other machines of the plan none of them may exceed what is scarce.
-fn others<'c>(
-    compiled: &'c Compiled<'_>,
-    bin: &Bin,
-    own: &Offer,
-    allowed: &Bits,
-    bound: bool,
-    by_cost: &[u32],
-    slack: &mut Ledger,
-) -> Vec<&'c Offer> {
-    let picky = compiled
-        .pools
-        .iter()
-        .any(|pool| pool.index == own.pool && !pool.min_values.is_empty());
-    let most = if picky {
-        MAX_ALTERNATIVES
-    } else {
-        ALTERNATIVES
-    };
-    let chosen: Vec<&Offer> = by_cost
-        .iter()
-        .filter(|index| allowed.contains(**index as usize))
-        .map(|index| &compiled.offers[*index as usize])
-        .filter(|offer| {
-            offer.pool == own.pool
-                && bin.load.fits(&offer.room)
-                && !std::ptr::eq(*offer, own)
-                && (!bound || same_cell(compiled, offer, own))
-                && matches!(offer.item, Item::Fixed { .. })
-                && slack.can_swap(&own.uses, &offer.uses)
-        })
-        .take(most)
-        .collect();
-    reserve(own, &chosen, slack);
-    chosen
-}
-
-/// Sets aside what the greediest alternative takes beyond the first choice.
-fn reserve(own: &Offer, chosen: &[&Offer], slack: &mut Ledger) {
-    let mut extra = Uses::new();
-    for offer in chosen {
-        for (counter, amount) in &offer.uses {
-            let had: i64 = own
-                .uses
-                .iter()
-                .filter(|(other, _)| other == counter)
-                .map(|(_, amount)| amount)
-                .sum();
-            let more = (amount - had).max(0);
-            match extra.iter_mut().find(|(other, _)| other == counter) {
-                Some((_, most)) => *most = (*most).max(more),
-                None => extra.push((*counter, more)),
-            }
-        }
-    }
-    slack.take(&extra);
-}
-
-fn same_cell(compiled: &Compiled<'_>, a: &Offer, b: &Offer) -> bool {
-    let mut keys = compiled.topology_keys.iter().map(|key| *key as usize);
-    keys.all(|key| a.values[key] == b.values[key])
 }
 
 fn daemons(compiled: &Compiled<'_>, offer: &Offer) -> Resources {
@@ -395,41 +304,6 @@ fn size(compiled: &Compiled<'_>, offer: &Offer, requests: &Resources) -> (Resour
         Item::Made { range, .. } => catalog.ranges[range as usize].max.clone(),
     };
     (capacity, offer.price)
-}
-
-fn purchase(compiled: &Compiled<'_>, offer: &Offer, price: Money) -> Purchase {
-    let catalog = &compiled.problem.catalogs[offer.catalog as usize];
-    match offer.item {
-        Item::Fixed {
-            instance_type,
-            offering,
-        } => {
-            let one = &catalog.types[instance_type as usize];
-            let offering = &one.offerings[offering as usize];
-            Purchase {
-                catalog: catalog.name.clone(),
-                instance_type: one.name.clone(),
-                zone: offering.zone.clone(),
-                capacity_type: offering.capacity_type,
-                reservation: offering.reservation.clone(),
-                host: None,
-                price,
-            }
-        }
-        Item::Made { range, host } => {
-            let range = &catalog.ranges[range as usize];
-            let host = &range.hosts[host as usize];
-            Purchase {
-                catalog: catalog.name.clone(),
-                instance_type: range.name.clone(),
-                zone: host.zone.clone(),
-                capacity_type: range.capacity_type,
-                reservation: None,
-                host: Some(host.name.clone()),
-                price,
-            }
-        }
-    }
 }
 
 /// The labels that a node of this offer will have.

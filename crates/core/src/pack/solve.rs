@@ -10,7 +10,7 @@ use super::assign::{Assigner, Assignment, Dealing, Lot, mix};
 use super::best_fit;
 use super::binding;
 use super::bins::{Context, Packing};
-use super::bound::{self, Effort};
+use super::bound::{self, Effort, Known};
 use super::choice;
 use super::compile::Compiled;
 use super::first_fit::{self, Opening};
@@ -273,15 +273,12 @@ impl<'a, 'p> Anytime<'a, 'p> {
         } else {
             Effort::Thorough
         };
-        let market = self.market.as_ref();
-        let bound = bound::lower_bound(
-            compiled,
-            scenario,
-            &self.assignment,
-            packing,
-            effort,
-            market,
-        );
+        let known = Known {
+            market: self.market.as_ref(),
+            prices: self.improver.as_ref().and_then(Improver::prices),
+        };
+        let bound =
+            bound::lower_bound(compiled, scenario, &self.assignment, packing, effort, known);
         let (mut plan, columns) = render::plan(compiled, &self.assignment, packing, bound);
         let poor = choice::unreplaceable(compiled, &plan);
         let unsure = self.assignment.needs_rehearsal(compiled, &packing.left) || !poor.is_empty();

@@ -4,6 +4,8 @@ mod check;
 mod display;
 mod reason;
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -69,7 +71,7 @@ pub struct Launch {
     pub purchase: Purchase,
     /// What to buy when that is sold out, best first; all hold the same pods.
     #[serde(default)]
-    pub alternatives: Vec<Purchase>,
+    pub alternatives: Arc<[Purchase]>,
     /// What the machine has; for one made to measure, what it must have.
     pub capacity: Resources,
     /// What its pods and daemons request.

@@ -6,7 +6,7 @@ use crate::disrupt::candidate::Candidate;
 use crate::disrupt::trial::{Trial, Trials};
 use crate::disrupt::worth;
 use crate::money::Money;
-use crate::plan::{Home, Launch, Plan, PodRef};
+use crate::plan::{Home, Launch, Plan, PodRef, Purchase};
 use crate::problem::{CapacityType, ConsolidationPolicy, Problem};
 
 /// What saves less than this, in percent of what it replaces, is not worth moving pods for: prices wobble by as much,
@@ -292,8 +292,8 @@ pub(super) fn trim_alternatives(problem: &Problem, forced: &Trial, trial: &mut T
         }
     }
     for (at, most) in most {
-        trial.plan.launches[at]
-            .alternatives
-            .retain(|purchase| purchase.price <= most);
+        let alternatives = &mut trial.plan.launches[at].alternatives;
+        let cheap = |purchase: &&Purchase| purchase.price <= most;
+        *alternatives = alternatives.iter().filter(cheap).cloned().collect();
     }
 }

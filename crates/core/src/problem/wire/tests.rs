@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use super::*;
 use crate::labels;
 use crate::money::Money;
@@ -200,7 +202,7 @@ fn a_plan_is_written_in_names_with_totals() {
             host: None,
             price: Money::from_dollars(0.03),
         },
-        alternatives: Vec::new(),
+        alternatives: Arc::default(),
         capacity: Resources::new(),
         requests: Resources::new(),
         labels: crate::name::Labels::new(),

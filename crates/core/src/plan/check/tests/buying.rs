@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use super::world::{
     GIB, amounts, broken, labels_of, launch, node, pend, plan, problem, purchase, spec, unplaced,
     valid,
@@ -205,7 +207,7 @@ fn alternatives_hold_the_same_pods() {
     let pods = pend(&mut problem, "web", 1, spec(3000));
     let with = |problem: &Problem, kind: &str, zone: &str| {
         let mut launch = launch(problem, "large", "a", &pods);
-        launch.alternatives = vec![purchase(problem, kind, zone)];
+        launch.alternatives = [purchase(problem, kind, zone)].into();
         plan(vec![launch])
     };
     valid(&problem, &with(&problem, "large", "b"));
@@ -262,7 +264,7 @@ fn min_values_counts_what_is_left_to_choose_from() {
         "leaves 1 values of node.kubernetes.io/instance-type",
     );
     let choice = changed(&problem, &pods, |launch| {
-        launch.alternatives = vec![purchase(&problem, "large", "a")];
+        launch.alternatives = [purchase(&problem, "large", "a")].into();
     });
     valid(&problem, &choice);
     problem.settings.min_values = MinValuesPolicy::BestEffort;
@@ -307,7 +309,7 @@ fn machines_made_to_measure_fit_their_range_and_their_host() {
                 host: Some("h".into()),
                 price: Money::from_dollars(dollars),
             },
-            alternatives: Vec::new(),
+            alternatives: Arc::default(),
             capacity: amounts(cpu, 2, 20),
             requests: amounts(1500, 0, 1),
             labels: labels_of(&[

@@ -161,7 +161,7 @@ pub(super) fn launch(problem: &Problem, kind: &str, zone: &str, pods: &[PodRef])
     Launch {
         pool: pool.name.clone(),
         purchase: purchase(problem, kind, zone),
-        alternatives: Vec::new(),
+        alternatives: Arc::default(),
         capacity: found.capacity.clone(),
         requests,
         labels,
