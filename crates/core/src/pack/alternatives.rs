@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::money::Money;
 use crate::plan::Purchase;
 
 use super::bins::Bin;
@@ -58,7 +57,7 @@ impl<'c, 'p> Alternatives<'c, 'p> {
         let list = self.lists.entry(chosen).or_insert_with_key(|chosen| {
             let offers = chosen.iter().map(|at| &compiled.offers[*at as usize]);
             offers
-                .map(|offer| purchase(compiled, offer, offer.price))
+                .map(|offer| offer.purchase(compiled.problem, offer.price))
                 .collect()
         });
         (considered, list.clone())
@@ -136,42 +135,6 @@ impl<'c, 'p> Alternatives<'c, 'p> {
 fn same_cell(compiled: &Compiled<'_>, a: &Offer, b: &Offer) -> bool {
     let mut keys = compiled.topology_keys.iter().map(|key| *key as usize);
     keys.all(|key| a.values[key] == b.values[key])
-}
-
-/// An offer, as a plan names it.
-pub(crate) fn purchase(compiled: &Compiled<'_>, offer: &Offer, price: Money) -> Purchase {
-    let catalog = &compiled.problem.catalogs[offer.catalog as usize];
-    match offer.item {
-        Item::Fixed {
-            instance_type,
-            offering,
-        } => {
-            let one = &catalog.types[instance_type as usize];
-            let offering = &one.offerings[offering as usize];
-            Purchase {
-                catalog: catalog.name.clone(),
-                instance_type: one.name.clone(),
-                zone: offering.zone.clone(),
-                capacity_type: offering.capacity_type,
-                reservation: offering.reservation.clone(),
-                host: None,
-                price,
-            }
-        }
-        Item::Made { range, host } => {
-            let range = &catalog.ranges[range as usize];
-            let host = &range.hosts[host as usize];
-            Purchase {
-                catalog: catalog.name.clone(),
-                instance_type: range.name.clone(),
-                zone: host.zone.clone(),
-                capacity_type: range.capacity_type,
-                reservation: None,
-                host: Some(host.name.clone()),
-                price,
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use super::groups::Groups;
 use super::intern::{FixedMap, Interner};
 use super::labels::Keys;
 use super::ledger::Uses;
-use super::offers::{Item, Offer};
+use super::offers::{Item, Offer, Sold};
 use super::vector::{Table, Vector};
 
 /// Port groups that daemons of a node already use.
@@ -154,20 +154,13 @@ fn rank<'p>(
     problem: &'p Problem,
     offer: &Offer,
 ) -> (std::cmp::Reverse<&'p str>, &'p str, &'p str, u32) {
-    let catalog = &problem.catalogs[offer.catalog as usize];
     let pool = std::cmp::Reverse(&*problem.pools[offer.pool as usize].name);
-    match offer.item {
-        Item::Fixed {
-            instance_type,
-            offering,
-        } => {
-            let one = &catalog.types[instance_type as usize];
-            let zone = &one.offerings[offering as usize].zone;
-            (pool, &one.name, zone, offering)
-        }
-        Item::Made { range, host } => {
-            let one = &catalog.ranges[range as usize];
-            (pool, &one.name, &one.hosts[host as usize].name, 0)
-        }
+    let turn = match offer.item {
+        Item::Fixed { offering, .. } => offering,
+        Item::Made { .. } => 0,
+    };
+    match offer.sold(problem) {
+        Sold::Fixed(one, offering) => (pool, &one.name, &offering.zone, turn),
+        Sold::Made(range, host) => (pool, &range.name, &host.name, turn),
     }
 }

@@ -5,7 +5,8 @@ use smallvec::SmallVec;
 use crate::labels;
 use crate::money::Money;
 use crate::name::{Labels, Name};
-use crate::problem::{CapacityType, Catalog, InstanceType, Offering, Pool, Problem, Range};
+use crate::plan::Purchase;
+use crate::problem::{CapacityType, Catalog, Host, InstanceType, Offering, Pool, Problem, Range};
 use crate::requirement::Requirement;
 use crate::requirements::Requirements;
 use crate::resources::Resources;
@@ -47,6 +48,55 @@ pub(crate) struct Offer {
     /// Label values, by tracked key.
     pub(crate) values: Box<[u32]>,
     pub(crate) uses: Uses,
+}
+
+/// What is bought, as its catalogue lists it.
+pub(crate) enum Sold<'p> {
+    Fixed(&'p InstanceType, &'p Offering),
+    Made(&'p Range, &'p Host),
+}
+
+impl Offer {
+    pub(crate) fn sold<'p>(&self, problem: &'p Problem) -> Sold<'p> {
+        let catalog = &problem.catalogs[self.catalog as usize];
+        match self.item {
+            Item::Fixed {
+                instance_type,
+                offering,
+            } => {
+                let one = &catalog.types[instance_type as usize];
+                Sold::Fixed(one, &one.offerings[offering as usize])
+            }
+            Item::Made { range, host } => {
+                let range = &catalog.ranges[range as usize];
+                Sold::Made(range, &range.hosts[host as usize])
+            }
+        }
+    }
+
+    /// As a plan names it.
+    pub(crate) fn purchase(&self, problem: &Problem, price: Money) -> Purchase {
+        let (name, zone, capacity_type, reservation, host) = match self.sold(problem) {
+            Sold::Fixed(one, offering) => {
+                let reservation = offering.reservation.clone();
+                let way = offering.capacity_type;
+                (&one.name, &offering.zone, way, reservation, None)
+            }
+            Sold::Made(range, host) => {
+                let name = Some(host.name.clone());
+                (&range.name, &host.zone, range.capacity_type, None, name)
+            }
+        };
+        Purchase {
+            catalog: problem.catalogs[self.catalog as usize].name.clone(),
+            instance_type: name.clone(),
+            zone: zone.clone(),
+            capacity_type,
+            reservation,
+            host,
+            price,
+        }
+    }
 }
 
 /// A pool that can buy.

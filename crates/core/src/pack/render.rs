@@ -6,15 +6,15 @@ use crate::labels;
 use crate::money::Money;
 use crate::name::{Labels, Name};
 use crate::plan::{Launch, Placement, Plan, PodRef, Reason, Unplaced};
-use crate::problem::{CapacityType, Host as RangeHost, Range};
+use crate::problem::CapacityType;
 use crate::resources::Resources;
 
-use super::alternatives::{Alternatives, purchase};
+use super::alternatives::Alternatives;
 use super::assign::{ANYWHERE, Assignment, Place};
 use super::bins::{Bin, Packing};
 use super::compile::Compiled;
 use super::measure;
-use super::offers::{Item, Offer};
+use super::offers::{Offer, Sold};
 use super::reasons;
 
 /// Writes a plan down; says beside it which column each launch is.
@@ -215,7 +215,7 @@ fn launch(
     }
     let bound = |(lot, _): &(u32, u32)| assignment.lots[*lot as usize].cell != ANYWHERE;
     let bound = bin.pods.iter().any(bound);
-    let own = purchase(compiled, offer, price);
+    let own = offer.purchase(compiled.problem, price);
     let (considered, alternatives) = alternatives.of(bin, offer, &allowed, bound);
     let runner_up = alternatives
         .iter()
@@ -248,14 +248,9 @@ fn demand_of(
 }
 
 fn daemons(compiled: &Compiled<'_>, offer: &Offer) -> Resources {
-    let allocatable = match offer.item {
-        Item::Fixed { instance_type, .. } => {
-            let catalog = &compiled.problem.catalogs[offer.catalog as usize];
-            compiled
-                .table
-                .vector(&catalog.types[instance_type as usize].allocatable())
-        }
-        Item::Made { .. } => return made_daemons(compiled, offer),
+    let allocatable = match offer.sold(compiled.problem) {
+        Sold::Fixed(one, _) => compiled.table.vector(&one.allocatable()),
+        Sold::Made(..) => return made_daemons(compiled, offer),
     };
     let taken = allocatable.minus(&offer.room);
     (0..compiled.table.width())
@@ -282,35 +277,24 @@ fn made_daemons(compiled: &Compiled<'_>, offer: &Offer) -> Resources {
     all
 }
 
-fn range_of<'p>(compiled: &Compiled<'p>, offer: &Offer) -> Option<(&'p Range, &'p RangeHost)> {
-    let Item::Made { range, host } = offer.item else {
-        return None;
-    };
-    let range = &compiled.problem.catalogs[offer.catalog as usize].ranges[range as usize];
-    Some((range, &range.hosts[host as usize]))
-}
-
 /// What the machine has and costs: one made to measure is cut to what its pods and daemons need.
 fn size(compiled: &Compiled<'_>, offer: &Offer, requests: &Resources) -> (Resources, Money) {
-    if let Some((range, host)) = range_of(compiled, offer)
-        && let Some(size) = measure::fit(range, host, requests)
-    {
-        let price = measure::price(range, &size);
-        return (size, price);
+    match offer.sold(compiled.problem) {
+        Sold::Fixed(one, _) => (one.capacity.clone(), offer.price),
+        Sold::Made(range, host) => {
+            let Some(size) = measure::fit(range, host, requests) else {
+                return (range.max.clone(), offer.price);
+            };
+            let price = measure::price(range, &size);
+            (size, price)
+        }
     }
-    let catalog = &compiled.problem.catalogs[offer.catalog as usize];
-    let capacity = match offer.item {
-        Item::Fixed { instance_type, .. } => catalog.types[instance_type as usize].capacity.clone(),
-        Item::Made { range, .. } => catalog.ranges[range as usize].max.clone(),
-    };
-    (capacity, offer.price)
 }
 
 /// The labels that a node of this offer will have.
 fn node_labels(compiled: &Compiled<'_>, offer: &Offer, capacity: &Resources) -> Labels {
     let problem = compiled.problem;
     let pool = &problem.pools[offer.pool as usize];
-    let catalog = &problem.catalogs[offer.catalog as usize];
     let mut all = pool.labels.clone();
     if let Some(terms) = compiled.pools.iter().find(|one| one.index == offer.pool) {
         for (key, requirement) in terms.requirements.iter() {
@@ -321,13 +305,8 @@ fn node_labels(compiled: &Compiled<'_>, offer: &Offer, capacity: &Resources) -> 
         }
     }
     let (own, zone, region, capacity_type, name): (&Labels, &Name, &Name, CapacityType, Name) =
-        match offer.item {
-            Item::Fixed {
-                instance_type,
-                offering,
-            } => {
-                let one = &catalog.types[instance_type as usize];
-                let place = &one.offerings[offering as usize];
+        match offer.sold(problem) {
+            Sold::Fixed(one, place) => {
                 if let Some(id) = &place.reservation {
                     all.insert(labels::RESERVATION_ID.into(), id.clone());
                 }
@@ -339,17 +318,13 @@ fn node_labels(compiled: &Compiled<'_>, offer: &Offer, capacity: &Resources) -> 
                     one.name.clone(),
                 )
             }
-            Item::Made { range, host } => {
-                let range = &catalog.ranges[range as usize];
-                let zone = &range.hosts[host as usize].zone;
-                (
-                    &range.labels,
-                    zone,
-                    &range.region,
-                    range.capacity_type,
-                    measured_name(&range.name, capacity),
-                )
-            }
+            Sold::Made(range, host) => (
+                &range.labels,
+                &host.zone,
+                &range.region,
+                range.capacity_type,
+                measured_name(&range.name, capacity),
+            ),
         };
     all.extend(own.iter().map(|(key, value)| (key.clone(), value.clone())));
     for (index, key) in compiled.keys.iter().enumerate() {
