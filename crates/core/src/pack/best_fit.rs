@@ -6,8 +6,9 @@ use super::caps;
 use super::intern::FixedMap;
 use super::profile::NO_CAP;
 
-/// How many open machines are looked at for one pod. More do not pay for their time: the best of this many is near the
-/// best of all.
+/// How many hosts the pods of one part need that keep apart.
+const PART: u64 = 100;
+/// How many open machines are looked at for one pod: a part has more of them only where few pods keep apart.
 const LOOKED_AT: usize = 320;
 
 /// What it costs to put a pod somewhere; the derived order is the policy.
@@ -22,38 +23,63 @@ struct Bid {
 }
 
 /// Packs what has no machine yet.
+///
+/// Where there are many, pods are dealt out evenly to parts, each with machines of its own. So every pod sees all machines
+/// of its part while they grow; what is best among a hundred is near the best of all, and what was best among those that
+/// happened to be looked at was not.
 pub(crate) fn pack(context: &mut Context<'_, '_>, packing: &mut Packing) {
-    let mut cursor = 0;
-    for lot in order(context, packing) {
-        if context.is_near(lot) {
-            continue;
-        }
-        while packing.left[lot as usize] > 0 {
-            let open = best_open(context, packing, lot, &mut cursor);
-            let set = context.lots[lot as usize].set;
-            let requests = context.requests(lot);
-            let alone = context
-                .sets
-                .cheapest(context.compiled, &packing.ledger, set, requests);
-            let alone_costs = alone.map(|column| context.compiled.columns[column as usize].cost);
-            match (open, alone) {
-                (Some(bid), _) if alone_costs.is_none_or(|cost| bid.added < cost) => {
-                    if bid.column != packing.bins[bid.bin].column {
-                        context.swap(packing, bid.bin, bid.column);
-                    }
-                    context.put(packing, bid.bin, lot, 1);
-                }
-                (_, Some(column)) => {
-                    let Some(bin) = context.open(packing, column, set) else {
-                        break;
-                    };
-                    context.put(packing, bin, lot, 1);
-                }
-                (_, None) => break,
+    let order = order(context, packing);
+    let left = packing.left.clone();
+    let hosts = hosts_needed(context, &left);
+    let parts = hosts.div_ceil(PART).max(1);
+    for part in 0..parts {
+        let first = packing.bins.len();
+        let mut dealt = 0;
+        for lot in &order {
+            let end = dealt + u64::from(left[*lot as usize]);
+            let upto = |end: u64| (end + parts - 1 - part) / parts;
+            let share = upto(end) - upto(dealt);
+            dealt = end;
+            if !context.is_near(*lot) {
+                place(context, packing, *lot, share, first);
             }
         }
     }
     context.downsize(packing);
+}
+
+/// Places so many pods of a lot on machines that were opened since the first of them, or on new ones.
+fn place(
+    context: &mut Context<'_, '_>,
+    packing: &mut Packing,
+    lot: u32,
+    count: u64,
+    first: usize,
+) {
+    let set = context.lots[lot as usize].set;
+    for _ in 0..count {
+        let open = best_open(context, packing, lot, first);
+        let requests = context.requests(lot);
+        let alone = context
+            .sets
+            .cheapest(context.compiled, &packing.ledger, set, requests);
+        let alone_costs = alone.map(|column| context.compiled.columns[column as usize].cost);
+        match (open, alone) {
+            (Some(bid), _) if alone_costs.is_none_or(|cost| bid.added < cost) => {
+                if bid.column != packing.bins[bid.bin].column {
+                    context.swap(packing, bid.bin, bid.column);
+                }
+                context.put(packing, bid.bin, lot, 1);
+            }
+            (_, Some(column)) => {
+                let Some(bin) = context.open(packing, column, set) else {
+                    return;
+                };
+                context.put(packing, bin, lot, 1);
+            }
+            (_, None) => return,
+        }
+    }
 }
 
 /// How many hosts the pods that keep apart need at least: those of the group that needs most.
@@ -93,25 +119,16 @@ fn best_open(
     context: &mut Context<'_, '_>,
     packing: &Packing,
     lot: u32,
-    cursor: &mut usize,
+    first: usize,
 ) -> Option<Bid> {
-    let count = packing.bins.len();
-    let looked_at = count.min(LOOKED_AT);
+    let first = first.max(packing.bins.len().saturating_sub(LOOKED_AT));
     let mut best: Option<Bid> = None;
-    for step in 0..looked_at {
-        let index = if count > LOOKED_AT {
-            (*cursor + step) % count
-        } else {
-            step
-        };
+    for index in first..packing.bins.len() {
         if let Some(bid) = bid(context, packing, lot, index)
             && best.is_none_or(|best| bid < best)
         {
             best = Some(bid);
         }
-    }
-    if count > LOOKED_AT {
-        *cursor = (*cursor + looked_at / 2) % count;
     }
     best
 }

@@ -42,6 +42,8 @@ const DEALING_MANY: Dealing = Dealing {
     buying: 12,
     tries: 1,
 };
+/// For each machine to be taken away so many are drawn: those that cannot trade pods with the others stay.
+const DRAWS: usize = 4;
 /// One in so many machines is taken away whatever it wastes.
 const ANY: usize = 4;
 /// Fillings looked at for one machine, where the best is looked for.
@@ -52,6 +54,8 @@ const FEW_LOTS: usize = 48;
 const FILLED: usize = 3;
 /// Columns of a set that are filled at all.
 const BARGAINS: usize = 15;
+/// A machine that pods worth this share of all of them may use is for all of them.
+const MOST: f64 = 0.5;
 /// Machines whose free room loose pods may take.
 const VISITED: usize = 200;
 /// Attempts in vain for each machine after which the search is over.
@@ -142,7 +146,9 @@ impl Improver {
                 &DEALING_MANY
             }
         });
-        let prices = dealing.and_then(|_| Prices::find(context, &counts, &appraisal));
+        let alike = redeal::are_alike(context, 0..counts.len() as u32);
+        let dealt = dealing.filter(|_| alike);
+        let prices = dealt.and_then(|_| Prices::find(context, &counts, &appraisal));
         if let Some(prices) = &prices {
             prices.refine(context, &counts, &mut appraisal);
         }
@@ -251,7 +257,8 @@ impl Improver {
             total += waste.max(0.0) * waste.max(0.0) / cost as f64;
             sums.push(total);
         }
-        for _ in 0..2 * most {
+        let mut common = None;
+        for _ in 0..DRAWS * most {
             if count == 0 || chosen.len() == most.min(count) || pods > reach.pods {
                 break;
             }
@@ -264,11 +271,11 @@ impl Improver {
             let bin = &packing.bins[worst];
             let movable = bin.pods.iter().all(|(lot, _)| !context.is_near(*lot));
             // Machines that could not trade pods have nothing to gain from each other.
-            let trades = chosen.first().is_none_or(|first| {
-                let first = &packing.bins[*first];
-                context.sets.meet(context.compiled, first.set, bin.set) != NOTHING
-            });
-            if movable && trades && !chosen.contains(&worst) {
+            let meeting = context
+                .sets
+                .meet(context.compiled, common.unwrap_or(bin.set), bin.set);
+            if movable && meeting != NOTHING && !chosen.contains(&worst) {
+                common = Some(meeting);
                 chosen.push(worst);
                 pods += bin.pods.iter().map(|(_, count)| count).sum::<u32>();
             }
@@ -323,8 +330,8 @@ impl Improver {
         chosen: &[usize],
         attempt: &mut Attempt,
     ) -> bool {
-        let set = context.lots[attempt.lots[0] as usize].set;
-        if self.rank(context, set) == 0 {
+        let bargains = self.bargains_for(context, &attempt.lots);
+        if bargains.is_empty() {
             return false;
         }
         let pods = attempt.lots.iter();
@@ -332,8 +339,7 @@ impl Improver {
         let hand = Hand::new(context, &self.appraisal, pods);
         let chosen_columns = chosen.iter().map(|index| packing.bins[*index].column);
         let columns: Vec<u32> = chosen_columns.collect();
-        let bargains = &self.bargains[&set];
-        let Some(columns) = hand.propose(context, &mut attempt.dice, &columns, bargains) else {
+        let Some(columns) = hand.propose(context, &mut attempt.dice, &columns, &bargains) else {
             return false;
         };
         for filling in hand.deal(context, &self.appraisal, &columns) {
@@ -346,6 +352,28 @@ impl Improver {
             self.scatter(context, packing, chosen, attempt);
         }
         attempt.worth <= attempt.purse as f64 + 1.0 && self.repack(context, attempt)
+    }
+
+    /// The best columns for loose pods: those that pods worth most of all of them may use.
+    fn bargains_for(&self, context: &Context<'_, '_>, lots: &[u32]) -> Vec<u32> {
+        let mut total = 0.0;
+        let mut sets: Vec<(u32, f64)> = Vec::new();
+        for lot in lots {
+            let worth = self.appraisal.worth[*lot as usize] * f64::from(self.loose[*lot as usize]);
+            let set = context.lots[*lot as usize].set;
+            total += worth;
+            match sets.iter_mut().find(|(own, _)| *own == set) {
+                Some((_, sum)) => *sum += worth,
+                None => sets.push((set, worth)),
+            }
+        }
+        let suits = |column: u32| {
+            let able = sets.iter();
+            let able = able.filter(|(set, _)| context.sets.list(*set).binary_search(&column).is_ok());
+            able.map(|(_, worth)| worth).sum::<f64>() >= total * MOST
+        };
+        let all = self.appraisal.bargains.iter().map(|(_, column)| *column);
+        all.filter(|column| suits(*column)).take(BARGAINS).collect()
     }
 
     /// Buys a machine for a filling.

@@ -6,6 +6,7 @@
 
 use super::appraisal::Appraisal;
 use super::bins::Context;
+use super::caps::{self, HostCaps};
 use super::dice::Dice;
 use super::stock::Filling;
 use super::vector::{LEAD, Lead, lead_fits};
@@ -41,11 +42,14 @@ pub(crate) struct Hand {
     cards: Vec<Card>,
     /// What they ask for together.
     need: Lead,
+    /// Whether more than room decides where they go.
+    picky: bool,
 }
 
 /// A machine that is dealt to.
 #[derive(Clone, Debug)]
 struct Player {
+    column: u32,
     cost: f64,
     free: Amounts,
     /// One over its room.
@@ -55,20 +59,27 @@ struct Player {
     imbalance: f64,
     /// Positions among the cards.
     cards: Vec<u32>,
+    /// Who of those that keep apart is here.
+    caps: HostCaps,
 }
 
-/// Whether all pods may use the same machines, and nothing but room of the leading resources decides where they go.
+/// Whether pods ask for nothing but leading resources: others are not looked at when they are dealt out.
 pub(crate) fn is_apt(context: &Context<'_, '_>) -> bool {
-    let Some(first) = context.lots.first() else {
-        return false;
-    };
-    let free = |lot: u32| {
-        let level = context.level(lot);
+    let plain = |lot: u32| {
         let beyond = &context.requests(lot).0[LEAD..];
-        level.near.is_empty() && level.caps.is_empty() && beyond.iter().all(|amount| *amount == 0)
+        beyond.iter().all(|amount| *amount == 0)
     };
-    let same = context.lots.iter().all(|lot| lot.set == first.set);
-    same && (0..context.lots.len() as u32).all(free)
+    (0..context.lots.len() as u32).all(plain)
+}
+
+/// Whether all these pods may use the same machines, and nothing but room decides where they go.
+pub(crate) fn are_alike(context: &Context<'_, '_>, mut lots: impl Iterator<Item = u32>) -> bool {
+    let mut set = None;
+    lots.all(|lot| {
+        let level = context.level(lot);
+        let own = context.lots[lot as usize].set;
+        level.near.is_empty() && level.caps.is_empty() && *set.get_or_insert(own) == own
+    })
 }
 
 impl Hand {
@@ -76,11 +87,12 @@ impl Hand {
     pub(crate) fn new(
         context: &Context<'_, '_>,
         appraisal: &Appraisal,
-        lots: impl Iterator<Item = (u32, u32)>,
+        lots: impl Iterator<Item = (u32, u32)> + Clone,
     ) -> Self {
         let mut hand = Hand {
             cards: Vec::new(),
             need: [0; LEAD],
+            picky: !are_alike(context, lots.clone().map(|(lot, _)| lot)),
         };
         for (lot, count) in lots {
             let need = context.requests(lot).lead();
@@ -121,8 +133,10 @@ impl Hand {
         let mut largest = self.cards.iter().take(LARGEST);
         largest.all(|card| {
             let need = context.requests(card.lot).lead();
-            let mut rooms = mixture.iter().map(|column| room(context, *column));
-            rooms.any(|room| lead_fits(&need, &room))
+            let mut open = mixture
+                .iter()
+                .filter(|column| !self.picky || context.may_use(card.lot, **column));
+            open.any(|column| lead_fits(&need, &room(context, *column)))
         })
     }
 
@@ -141,12 +155,15 @@ impl Hand {
             let (mut least, mut best) = (f64::INFINITY, None);
             for (at, player) in players.iter().enumerate() {
                 let harm = player.harm(&card.need);
-                if harm < least {
+                if harm < least && (!self.picky || player.accepts(context, card.lot)) {
                     (least, best) = (harm, Some(at));
                 }
             }
             if let Some(at) = best {
                 players[at].take(index as u32, &card.need);
+                for cap in &context.level(card.lot).caps {
+                    caps::hold(&mut players[at].caps, *cap, 1);
+                }
             }
         }
         let filled = players.iter().filter(|player| !player.cards.is_empty());
@@ -173,13 +190,22 @@ impl Player {
             }
         }
         Player {
+            column,
             cost,
             free,
             scale: free.map(|room| if room > 0.0 { 1.0 / room } else { 0.0 }),
             weights: weights.map(|weight| weight / total),
             imbalance: 0.0,
             cards: Vec::new(),
+            caps: HostCaps::new(),
         }
+    }
+
+    /// Whether a pod may come here, be there room or not.
+    fn accepts(&self, context: &Context<'_, '_>, lot: u32) -> bool {
+        let caps = &context.level(lot).caps;
+        context.may_use(lot, self.column)
+            && (caps.is_empty() || caps::room(&self.caps, caps) > 0)
     }
 
     /// How far the free room would be out of shape without so much of it; infinitely if there is less.
@@ -293,12 +319,14 @@ mod tests {
 
     fn player(cpu: f64, memory: f64) -> Player {
         Player {
+            column: 0,
             cost: 1.0,
             free: [cpu, memory, 0.0, 0.0],
             scale: [1.0 / 10.0, 1.0 / 10.0, 0.0, 0.0],
             weights: [0.5, 0.5, 0.0, 0.0],
             imbalance: 0.0,
             cards: Vec::new(),
+            caps: HostCaps::new(),
         }
     }
 
