@@ -59,6 +59,38 @@ fn sizes(seed: u64, count: u64) -> Vec<(u64, u64)> {
 }
 
 fn problem(sizes: &[(u64, u64)], apart: bool) -> Problem {
+    let pods: Vec<Value> = sizes
+        .iter()
+        .enumerate()
+        .map(|(index, size)| {
+            let mut pod = pod(index, *size);
+            if apart && index % 3 == 0 {
+                keep_apart(&mut pod, &format!("app-{}", index % 7));
+            }
+            if apart && index % 3 == 1 {
+                pod["labels"] = json!({"app": "even"});
+                pod["topologySpread"] = json!([{
+                    "topologyKey": "topology.kubernetes.io/zone", "maxSkew": 1, "matchLabels": {"app": "even"},
+                }]);
+            }
+            pod
+        })
+        .collect();
+    asked(&pods)
+}
+
+fn pod(index: usize, (cpu, memory): (u64, u64)) -> Value {
+    json!({"name": format!("pod-{index}"), "cpuMilli": cpu, "memoryMiB": memory})
+}
+
+fn keep_apart(pod: &mut Value, app: &str) {
+    pod["labels"] = json!({"app": app});
+    pod["podAntiAffinity"] =
+        json!([{"topologyKey": "kubernetes.io/hostname", "matchLabels": {"app": app}}]);
+}
+
+/// For pods of the comparison form.
+fn asked(pods: &[Value]) -> Problem {
     let types: Vec<Value> = machines()
         .iter()
         .enumerate()
@@ -71,26 +103,6 @@ fn problem(sizes: &[(u64, u64)], apart: bool) -> Problem {
                     "zone": zone, "capacityType": "on-demand", "price": machine.nanos as f64 / 1e9,
                 })),
             })
-        })
-        .collect();
-    let pods: Vec<Value> = sizes
-        .iter()
-        .enumerate()
-        .map(|(index, (cpu, memory))| {
-            let mut pod = json!({"name": format!("pod-{index}"), "cpuMilli": cpu, "memoryMiB": memory});
-            if apart && index % 3 == 0 {
-                let app = format!("app-{}", index % 7);
-                pod["labels"] = json!({"app": app});
-                pod["podAntiAffinity"] =
-                    json!([{"topologyKey": "kubernetes.io/hostname", "matchLabels": {"app": app}}]);
-            }
-            if apart && index % 3 == 1 {
-                pod["labels"] = json!({"app": "even"});
-                pod["topologySpread"] = json!([{
-                    "topologyKey": "topology.kubernetes.io/zone", "maxSkew": 1, "matchLabels": {"app": "even"},
-                }]);
-            }
-            pod
         })
         .collect();
     let file = json!({"instanceTypes": types, "nodePools": [{"name": "default"}], "pods": pods});
@@ -202,4 +214,79 @@ fn no_plan_is_dearer_than_largest_first_into_the_cheapest_type() {
             );
         }
     }
+}
+
+#[test]
+fn many_pods_that_keep_apart_are_packed_as_well_as_few() {
+    let pods = |times: usize| -> Vec<Value> {
+        let sizes = sizes(11, 250);
+        let all = sizes.iter().cycle().take(times * sizes.len()).enumerate();
+        all.map(|(index, size)| {
+            let mut pod = pod(index, *size);
+            if index % 5 == 0 {
+                keep_apart(&mut pod, "lonely");
+            }
+            pod
+        })
+        .collect()
+    };
+    let few = planned(&asked(&pods(1)), 1, 0, 1);
+    let many = planned(&asked(&pods(16)), 1, 0, 1);
+    let (each, all) = (few.cost.nanos() * 16, many.cost.nanos());
+    assert!(
+        all * 100 <= each * 101,
+        "sixteen times the pods cost {all}, sixteen plans {each}"
+    );
+}
+
+#[test]
+fn spreading_pods_costs_next_to_nothing_where_zones_cost_the_same() {
+    for seed in 200..203 {
+        let sizes = sizes(seed, 600);
+        let spread: Vec<Value> = sizes
+            .iter()
+            .enumerate()
+            .map(|(index, size)| {
+                let mut pod = pod(index, *size);
+                let app = json!({"app": format!("app-{}", index % 20)});
+                pod["topologySpread"] = json!([{
+                    "topologyKey": "topology.kubernetes.io/zone", "maxSkew": 1, "matchLabels": app,
+                }]);
+                pod["labels"] = app;
+                pod
+            })
+            .collect();
+        let free = planned(&problem(&sizes, false), 300, 0, 1).cost.nanos();
+        let spread = planned(&asked(&spread), 300, 0, 1).cost.nanos();
+        assert!(spread * 200 <= free * 201, "{spread} beside {free}");
+    }
+}
+
+#[test]
+fn a_bound_knows_how_many_pods_a_spread_sends_to_dear_domains() {
+    let offerings = [("a", 1.0), ("b", 2.0), ("c", 4.0)]
+        .map(|(zone, price)| json!({"zone": zone, "capacityType": "on-demand", "price": price}));
+    let plan = |skew: u32| {
+        let file = json!({
+            "instanceTypes": [{
+                "name": "one", "arch": "amd64", "cpuMilli": 1000, "memoryMiB": 1024, "pods": 1,
+                "offerings": offerings,
+            }],
+            "nodePools": [{"name": "default"}],
+            "pods": [{
+                "name": "even", "count": 9, "cpuMilli": 1000, "memoryMiB": 1024, "labels": {"app": "even"},
+                "topologySpread": [{
+                    "topologyKey": "topology.kubernetes.io/zone", "maxSkew": skew, "matchLabels": {"app": "even"},
+                }],
+            }],
+        });
+        planned(&Problem::from_json(&file.to_string()).unwrap(), 20, 0, 1)
+    };
+    let strict = plan(1);
+    assert_eq!(strict.cost.to_string(), "$21.00", "three in each zone");
+    assert!(strict.lower_bound.nanos() > 20_900_000_000, "{strict:?}");
+    // Two in the dearest zone, because the others may be ahead of it by two, and not more.
+    let loose = plan(2);
+    assert!(loose.cost < strict.cost);
+    assert!(loose.lower_bound > strict.cost.percent(50), "{loose:?}");
 }

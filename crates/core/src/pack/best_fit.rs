@@ -49,13 +49,7 @@ pub(crate) fn pack(context: &mut Context<'_, '_>, packing: &mut Packing) {
 }
 
 /// Places so many pods of a lot on machines that were opened since the first of them, or on new ones.
-fn place(
-    context: &mut Context<'_, '_>,
-    packing: &mut Packing,
-    lot: u32,
-    count: u64,
-    first: usize,
-) {
+fn place(context: &mut Context<'_, '_>, packing: &mut Packing, lot: u32, count: u64, first: usize) {
     let set = context.lots[lot as usize].set;
     for _ in 0..count {
         let open = best_open(context, packing, lot, first);

@@ -8,6 +8,7 @@ use super::appraisal::{Appraisal, SCARCE_COPIES};
 use super::assign::{Assignment, Lot};
 use super::bins::{Context, Packing};
 use super::compile::Compiled;
+use super::evenly;
 use super::fluid::Prices;
 use super::generate::{self, Market};
 use super::intern::FixedMap;
@@ -46,6 +47,14 @@ pub(crate) fn lower_bound(
     if lots.is_empty() || !scenario.buys {
         return Money::ZERO;
     }
+    let hosts: Vec<usize> = (0..compiled.hosts.len())
+        .filter(|host| !scenario.removed.contains(*host) && !compiled.problem.nodes[*host].deleting)
+        .collect();
+    let lots = if compiled.hosts.is_empty() {
+        evenly::confined(compiled, &mut sets, &assignment.topology, lots)
+    } else {
+        lots
+    };
     let ledger = compiled.supply.ledger();
     let counts: Vec<u32> = lots.iter().map(|lot| lot.count).collect();
     let context = Context {
@@ -54,9 +63,6 @@ pub(crate) fn lower_bound(
         lots: &lots,
         ledger: &ledger,
     };
-    let hosts: Vec<usize> = (0..compiled.hosts.len())
-        .filter(|host| !scenario.removed.contains(*host) && !compiled.problem.nodes[*host].deleting)
-        .collect();
     // A node that is there can take some of every group that keeps apart: with nodes, groups are left out.
     let appraisal = if hosts.is_empty() {
         Appraisal::fine(&context, &counts)

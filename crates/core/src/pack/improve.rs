@@ -369,7 +369,8 @@ impl Improver {
         }
         let suits = |column: u32| {
             let able = sets.iter();
-            let able = able.filter(|(set, _)| context.sets.list(*set).binary_search(&column).is_ok());
+            let able =
+                able.filter(|(set, _)| context.sets.list(*set).binary_search(&column).is_ok());
             able.map(|(_, worth)| worth).sum::<f64>() >= total * MOST
         };
         let all = self.appraisal.bargains.iter().map(|(_, column)| *column);

@@ -22,6 +22,7 @@ mod compile;
 mod cut;
 mod demand;
 mod dice;
+mod evenly;
 mod filler;
 mod finder;
 mod first_fit;

@@ -204,8 +204,7 @@ impl Player {
     /// Whether a pod may come here, be there room or not.
     fn accepts(&self, context: &Context<'_, '_>, lot: u32) -> bool {
         let caps = &context.level(lot).caps;
-        context.may_use(lot, self.column)
-            && (caps.is_empty() || caps::room(&self.caps, caps) > 0)
+        context.may_use(lot, self.column) && (caps.is_empty() || caps::room(&self.caps, caps) > 0)
     }
 
     /// How far the free room would be out of shape without so much of it; infinitely if there is less.

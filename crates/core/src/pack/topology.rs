@@ -171,6 +171,16 @@ impl Topology {
         }
     }
 
+    /// Domains over which a spread is counted; none if it is not one, or over hosts.
+    pub(crate) fn eligible(&self, group: u32) -> &[u32] {
+        &self.groups[group as usize].eligible
+    }
+
+    /// The position of a group's key among the topology keys.
+    pub(crate) fn axis(&self, group: u32) -> usize {
+        self.groups[group as usize].axis
+    }
+
     /// How many pods of a level's groups a cell has: less is more even.
     pub(crate) fn crowd(&self, compiled: &Compiled<'_>, level: &Level, cell: u32) -> i32 {
         let values = compiled.cells.get(cell);
