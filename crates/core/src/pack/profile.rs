@@ -127,7 +127,12 @@ impl<'p> Profiler<'p, '_> {
     /// Levels of a spec; what the groups count is filled in later, when all groups are known.
     pub(crate) fn profile(&mut self, spec: &'p PodSpec) -> Profile<'p> {
         let (levels, invalid) = match self.levels(spec) {
-            Ok(levels) => (levels, None),
+            Ok(levels) => {
+                let last = levels.last().map(|level| self.demands.get(level.demand));
+                let hopeless = last.is_some_and(|demand| demand.terms.is_empty());
+                let why = hopeless.then(|| Demand::contradiction(spec)).flatten();
+                (levels, why)
+            }
             Err(error) => (Vec::new(), Some(error.to_string())),
         };
         Profile {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use super::groups::{Term, counted, namespaced};
 use super::purchase;
-use super::site::{Kind, Occupant, Site, World, selected};
+use super::site::{Kind, Occupant, Site, World, read_term, selected};
 use super::{Findings, Rule};
 use crate::labels;
 use crate::name::{Labels, Name};
@@ -129,7 +129,8 @@ impl Filter {
                 || self
                     .terms
                     .iter()
-                    .any(|term| Requirements::parse(term).is_ok_and(|term| open(&term))))
+                    .filter_map(|term| read_term(term))
+                    .any(|term| open(&term)))
     }
 }
 
