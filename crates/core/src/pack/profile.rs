@@ -198,13 +198,11 @@ impl<'p> Profiler<'p, '_> {
         for spread in hard {
             self.add_spread(&mut level, spec, spread, false)?;
         }
-        for (terms, kind) in [
-            (&spec.affinity, Kind::Affinity),
-            (&spec.anti_affinity, Kind::Anti),
-        ] {
-            for term in terms {
-                self.add_term(&mut level, spec, term, kind, false);
-            }
+        for group in self.groups.company(self.problem, spec, &spec.affinity) {
+            self.add_group(&mut level, group, false);
+        }
+        for term in &spec.anti_affinity {
+            self.add_term(&mut level, spec, term, Kind::Anti, false);
         }
         for wish in wishes {
             match wish {
@@ -267,17 +265,20 @@ impl<'p> Profiler<'p, '_> {
         kind: Kind,
         soft: bool,
     ) {
-        let problem = self.problem;
-        let Some(group) = self.groups.term(problem, spec, term, kind) else {
-            // A term that matches nothing keeps nobody away, and cannot be met as a rule to be near.
-            return;
-        };
+        // A term that matches nothing keeps nobody away, and draws nobody near.
+        if let Some(group) = self.groups.term(self.problem, spec, term, kind) {
+            self.add_group(level, group, soft);
+        }
+    }
+
+    fn add_group(&self, level: &mut Level, group: u32, soft: bool) {
         let rule = Rule {
             group,
             own: false,
             soft,
         };
-        match (self.groups.all.get(group).is_host(), kind) {
+        let known = self.groups.all.get(group);
+        match (known.is_host(), known.kind) {
             (true, Kind::Anti) => push_cap(level, group, 0, soft),
             (true, _) => level.near.push(rule),
             (false, _) => level.rules.push(rule),
@@ -336,6 +337,9 @@ impl Profile<'_> {
                 }
             }
         }
+        if self.invalid.is_none() {
+            self.invalid = self.unreadable(groups);
+        }
         let sought = |group: &u32| {
             let group = groups.all.get(*group);
             !group.is_host() && matches!(group.kind, Kind::Affinity | Kind::Anti)
@@ -343,6 +347,16 @@ impl Profile<'_> {
         self.anchored = self.levels.iter().any(|level| !level.rules.is_empty())
             || self.matched.iter().any(sought)
             || self.matched.iter().any(|group| tangled.contains(group));
+    }
+
+    /// Why nobody knows which pods one of its rules is about.
+    fn unreadable(&self, groups: &Groups) -> Option<String> {
+        let level = self.levels.last()?;
+        let rules = level.rules.iter().chain(&level.near).map(|rule| rule.group);
+        let fault = rules
+            .chain(level.caps.iter().map(|cap| cap.group))
+            .find_map(|group| groups.fault(group))?;
+        Some(format!("a label selector cannot be read: {fault}"))
     }
 
     /// Caps that a pod which is already bound puts on its host: spreads are looked at only when a pod comes.

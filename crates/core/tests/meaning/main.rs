@@ -4,5 +4,6 @@
     reason = "helpers of tests may give up, and stand beside what they help"
 )]
 
+mod company;
 mod node_labels;
 mod world;
