@@ -102,7 +102,7 @@ impl<'p> Compiled<'p> {
         let mut demands = Interner::default();
         let profiles = profile_all(problem, &shapes, &mut demands, &mut groups, least_weight);
 
-        let mut market = Market::new(problem, &mut keys, &table);
+        let mut market = Market::new(problem, &mut keys, &table, &demands, &groups);
         market.open();
         let (mut offers, pools, supply) = (market.offers, market.pools, market.supply);
         let trifle = Trifle::weigh(&mut offers);

@@ -50,6 +50,7 @@ mod spill;
 mod stock;
 mod topology;
 mod trifle;
+mod variants;
 mod vector;
 mod worth;
 

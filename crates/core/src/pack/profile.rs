@@ -1,10 +1,7 @@
 //! Everything about a pod but its size, and the ladder of wishes that are given up one by one.
 
-use std::collections::BTreeSet;
 use std::hash::{Hash, Hasher};
 
-use crate::labels;
-use crate::name::Name;
 use crate::problem::{
     AffinityTerm, NodeAffinityTerm, PodSpec, Policy, PreferencePolicy, Problem, Spread, Weighted,
     WhenUnsatisfiable,
@@ -371,27 +368,4 @@ impl Profile<'_> {
             })
         })
     }
-}
-
-/// Values of a key that pods name in selectors and affinity.
-pub(crate) fn values_asked(problem: &Problem, key: &str) -> Vec<Name> {
-    let mut values = BTreeSet::new();
-    let bound = problem.nodes.iter().flat_map(|node| &node.pods);
-    for pod in problem.pods.iter().chain(bound) {
-        let spec = &pod.spec;
-        for (own, value) in &spec.node_selector {
-            if labels::canonical(own) == key {
-                values.insert(value.clone());
-            }
-        }
-        let preferred = spec.preferred_affinity.iter().map(|one| &one.term);
-        for term in spec.required_affinity.iter().chain(preferred) {
-            for expression in term {
-                if labels::canonical(&expression.key) == key {
-                    values.extend(expression.values.iter().cloned());
-                }
-            }
-        }
-    }
-    values.into_iter().collect()
 }

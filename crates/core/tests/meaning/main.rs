@@ -6,4 +6,5 @@
 
 mod company;
 mod node_labels;
+mod open_labels;
 mod world;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use super::groups::{Term, company, counted};
 use super::purchase;
-use super::site::{Kind, Occupant, Site, World, read_term, selected};
+use super::site::{Occupant, Site, World, read_term, selected};
 use super::{Findings, Rule};
 use crate::labels;
 use crate::name::{Labels, Name};
@@ -464,11 +464,9 @@ fn new_group(world: &World<'_>, kind: Kinds, term: Term, universes: &mut Univers
             .entry((term.key.clone(), filter.tolerations.clone()))
             .or_insert_with(|| purchase::domains(world.problem, &term.key, tolerations));
         let mut all = offered.clone();
-        let nodes = world
-            .sites
-            .iter()
-            .filter(|site| matches!(site.kind, Kind::Node(_)) && filter.admits(site));
-        all.extend(nodes.filter_map(|site| site.domain(&term.key).cloned()));
+        // New nodes count, too: pods may have asked for a value that the pool leaves open.
+        let sites = world.sites.iter().filter(|site| filter.admits(site));
+        all.extend(sites.filter_map(|site| site.domain(&term.key).cloned()));
         eligible.extend(
             all.into_iter()
                 .filter(|domain| filter.allows_domain(&term.key, domain)),
