@@ -20,6 +20,10 @@ use super::vector::{Table, Vector};
 /// So many that it does not matter; what a share comes to is known only when machines are counted.
 pub(crate) const UNBOUNDED: i64 = 1 << 40;
 
+/// Prices beyond are compared as this one, $140,000 an hour: nobody means to pay them, and the sum over tens of
+/// thousands of machines is still a number.
+const DEAREST: i64 = i64::MAX >> 16;
+
 /// What is bought.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Item {
@@ -311,7 +315,7 @@ impl<'p> Market<'p> {
                         offering: index as u32,
                     },
                     price: offering.price,
-                    cost: (offering.price + problem.settings.node_surcharge).nanos(),
+                    cost: self.cost(offering.price),
                     room: allocatable,
                     values,
                     variant: variant.0,
@@ -322,6 +326,12 @@ impl<'p> Market<'p> {
         for (position, range) in source.ranges.iter().enumerate() {
             self.open_range(buyer, position as u32, range, variant);
         }
+    }
+
+    /// Price and surcharge, as far as they can be told apart: sums of costs must not overflow.
+    fn cost(&self, price: Money) -> i64 {
+        let all = price.saturating_add(self.problem.settings.node_surcharge);
+        all.nanos().min(DEAREST)
     }
 
     fn offering_uses(
@@ -386,7 +396,7 @@ impl<'p> Market<'p> {
                         host: index as u32,
                     },
                     price,
-                    cost: (price + self.problem.settings.node_surcharge).nanos(),
+                    cost: self.cost(price),
                     room: self.table.vector(&made(range, &size)),
                     values: values.clone(),
                     variant: variant.0,

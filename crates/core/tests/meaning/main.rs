@@ -7,4 +7,5 @@
 mod company;
 mod node_labels;
 mod open_labels;
+mod prices;
 mod world;
