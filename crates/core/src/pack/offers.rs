@@ -151,7 +151,7 @@ impl<'p> Market<'p> {
         demands: &'p Interner<Demand>,
         groups: &Groups,
     ) -> Self {
-        let variants = Variants::new(keys, demands, groups);
+        let variants = Variants::new(problem, keys, demands, groups);
         Market {
             problem,
             keys,

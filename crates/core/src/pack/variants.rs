@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 
 use crate::labels;
 use crate::name::Name;
+use crate::problem::Problem;
 use crate::requirement::Requirement;
 use crate::requirements::Requirements;
 
@@ -32,6 +33,8 @@ pub(crate) struct Variants<'d> {
     demands: &'d Interner<Demand>,
     /// By tracked key: what some pod wants of it.
     wanted: Vec<BTreeSet<&'d Requirement>>,
+    /// By tracked key: what some daemon wants of it.
+    by_daemons: Vec<BTreeSet<Requirement>>,
     /// Whether some rule spreads or gathers over a tracked key: all its values matter then.
     domains: Vec<bool>,
 }
@@ -45,7 +48,12 @@ struct Open {
 }
 
 impl<'d> Variants<'d> {
-    pub(crate) fn new(keys: &Keys, demands: &'d Interner<Demand>, groups: &Groups) -> Self {
+    pub(crate) fn new(
+        problem: &Problem,
+        keys: &Keys,
+        demands: &'d Interner<Demand>,
+        groups: &Groups,
+    ) -> Self {
         let mut wanted = vec![BTreeSet::new(); keys.values.len()];
         for (key, requirement) in demands
             .iter()
@@ -54,6 +62,15 @@ impl<'d> Variants<'d> {
         {
             if let Some(id) = keys.find(key) {
                 wanted[id as usize].insert(requirement);
+            }
+        }
+        let mut by_daemons = vec![BTreeSet::new(); keys.values.len()];
+        // A daemon that cannot be understood runs nowhere.
+        for daemon in problem.daemon_sets.iter().map(Demand::daemon).flatten() {
+            for (key, requirement) in daemon.terms.iter().flat_map(Requirements::iter) {
+                if let Some(id) = keys.find(key) {
+                    by_daemons[id as usize].insert(requirement.clone());
+                }
             }
         }
         let mut domains = vec![false; keys.values.len()];
@@ -65,6 +82,7 @@ impl<'d> Variants<'d> {
         Variants {
             demands,
             wanted,
+            by_daemons,
             domains,
         }
     }
@@ -83,14 +101,16 @@ impl<'d> Variants<'d> {
             .enumerate()
             .filter(|(_, name)| open(name))
             .filter_map(|(key, name)| {
-                let own = requirements.get(name);
-                let values = match own {
-                    Some(own) => self.values(key, own),
-                    None if labels::is_well_known(name) => {
-                        self.values(key, &Requirement::none_of([]))
-                    }
-                    None => return None,
-                };
+                let well_known = labels::is_well_known(name);
+                let anything = || well_known.then(|| Requirement::none_of([]));
+                let own = requirements.get(name).cloned().or_else(anything)?;
+                let mut values = self.values(key, &own);
+                if values.is_empty() {
+                    // The cloud gives a label of its own, and daemons for another value do not run there.
+                    let daemons = self.by_daemons[key].iter().filter(|_| well_known);
+                    let theirs = daemons.filter_map(|one| own.intersection(one).some_value());
+                    values.extend(theirs.min().map(Some).or_else(|| any(&own)));
+                }
                 Some(Open {
                     key: key as u32,
                     name: name.clone(),
@@ -118,7 +138,8 @@ impl<'d> Variants<'d> {
         found.iter().cloned().collect()
     }
 
-    /// Values that a key may get: those that the pool lists, or enough that whatever a pod asks for is among them.
+    /// Values that a key may get: those that the pool lists, or enough that whatever a pod asks for is among them; none
+    /// if nobody asks.
     fn values(&self, key: usize, own: &Requirement) -> Vec<Option<Name>> {
         if let Some(listed) = own.listed() {
             let mut values: Vec<Option<Name>> = listed.iter().cloned().map(Some).collect();
@@ -140,9 +161,6 @@ impl<'d> Variants<'d> {
             if !values.iter().any(|value| allows(&one, value.as_ref())) {
                 values.extend(any(&one));
             }
-        }
-        if values.is_empty() {
-            values.extend(any(own));
         }
         values
     }

@@ -203,3 +203,22 @@ fn a_pool_labels_the_types_that_have_no_such_label() {
     let plan = solved(&parts);
     assert_eq!(&*plan.launches[0].purchase.instance_type, "y");
 }
+
+#[test]
+fn daemons_run_where_nobody_else_asks_for_a_system() {
+    let daemon = |name: &str, system: &str, cpu: i64| {
+        let requests = json!({"cpu": cpu, "pods": 1});
+        let spec = json!({"requests": requests, "nodeSelector": {labels::OS: system}});
+        pod(name, &spec)
+    };
+    let mut web = pod("web", &json!({}));
+    web["count"] = json!(4);
+    let parts = json!({
+        "daemonSets": [daemon("proxy", "linux", 100), daemon("proxy-win", "windows", 1)],
+        "pods": [web],
+    });
+    let plan = solved(&parts);
+    assert_eq!(plan.launches.len(), 2);
+    let system = |at: usize| &*plan.launches[at].labels[labels::OS];
+    assert_eq!((system(0), system(1)), ("linux", "linux"));
+}
