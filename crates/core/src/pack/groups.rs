@@ -157,9 +157,9 @@ impl Groups {
         ids
     }
 
-    /// The group of a spread constraint; `None` if it counts nothing.
-    pub(crate) fn spread(&mut self, spec: &PodSpec, spread: &Spread, filter: u32) -> Option<u32> {
-        let mut selector = spread.selector.clone()?;
+    /// The group of a spread constraint. One without a selector counts nobody, and still asks for a domain.
+    pub(crate) fn spread(&mut self, spec: &PodSpec, spread: &Spread, filter: u32) -> u32 {
+        let mut selector = spread.selector.clone().unwrap_or_default();
         for key in &spread.match_label_keys {
             if let Some(value) = spec.labels.get(key) {
                 let same = Expression::new(key, Operator::In, &[value]);
@@ -169,7 +169,9 @@ impl Groups {
             }
         }
         selector.match_expressions.sort();
-        Some(self.all.id(Group {
+        let own = || Namespaces::These(vec![spec.namespace.clone()]);
+        let namespaces = spread.selector.as_ref().map_or(Namespaces::NONE, |_| own());
+        self.all.id(Group {
             key: labels::canonical(&spread.topology_key).into(),
             kind: Kind::Spread {
                 skew: spread.max_skew,
@@ -177,9 +179,9 @@ impl Groups {
                 filter,
             },
             selectors: vec![selector],
-            namespaces: Namespaces::These(vec![spec.namespace.clone()]),
+            namespaces,
             port: None,
-        }))
+        })
     }
 
     /// The group of a single affinity or anti-affinity term; `None` if it matches nothing.

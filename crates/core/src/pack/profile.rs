@@ -239,17 +239,16 @@ impl<'p> Profiler<'p, '_> {
             Policy::Ignore => Demand::strict(&PodSpec::default(), tolerated)?,
         };
         let filter = self.demands.id(filter);
-        if let Some(group) = self.groups.spread(spec, spread, filter) {
-            if self.groups.all.get(group).is_host() {
-                let cap = u16::try_from(spread.max_skew).unwrap_or(NO_CAP - 1);
-                push_cap(level, group, cap, soft);
-            } else {
-                level.rules.push(Rule {
-                    group,
-                    own: false,
-                    soft,
-                });
-            }
+        let group = self.groups.spread(spec, spread, filter);
+        if self.groups.all.get(group).is_host() {
+            let cap = u16::try_from(spread.max_skew).unwrap_or(NO_CAP - 1);
+            push_cap(level, group, cap, soft);
+        } else {
+            level.rules.push(Rule {
+                group,
+                own: false,
+                soft,
+            });
         }
         Ok(())
     }

@@ -130,6 +130,9 @@ impl<'d> Variants<'d> {
             let nothing = Requirements::new();
             let terms = self.demands.iter().flat_map(|demand| &demand.terms);
             for term in std::iter::once(&nothing).chain(terms) {
+                if found.len() >= most {
+                    break;
+                }
                 let suiting: Vec<Vec<&Option<Name>>> =
                     open.iter().map(|one| self.suiting(one, term)).collect();
                 combine(keys, &open, &suiting, most, &mut found);

@@ -126,3 +126,20 @@ fn a_selector_that_cannot_be_read_concerns_its_owner_only() {
     let said = plan.unplaced[0].reason.to_string();
     assert!(said.contains("a Gt needs one integer"), "{said}");
 }
+
+#[test]
+fn a_spread_that_counts_nobody_still_wants_its_key() {
+    let spread = json!([{"topologyKey": RACK, "maxSkew": 1, "selector": null}]);
+    let at = |labels: Value| {
+        let one = pod("one", &json!({"spread": spread}));
+        outcome(&json!({"nodes": [node("n", &labels, &[])], "pods": [one, one_more(&one)]}))
+    };
+    assert_eq!(at(json!({RACK: "r"})), (0, 2, 0));
+    assert_eq!(at(json!({})), (0, 0, 2));
+}
+
+fn one_more(pod: &Value) -> Value {
+    let mut other = pod.clone();
+    other["name"] = json!("another");
+    other
+}

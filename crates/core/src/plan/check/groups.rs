@@ -83,9 +83,15 @@ pub(super) fn company(problem: &Problem, owner: &PodSpec) -> BTreeSet<Term> {
     .collect()
 }
 
-/// The pods that a spread of `owner` counts; `None` if it counts none.
+/// The pods that a spread of `owner` counts: none without a selector, and its key must be there all the same. `None` if
+/// the selector cannot be read.
 pub(super) fn counted(owner: &PodSpec, spread: &crate::problem::Spread) -> Option<Term> {
-    let mut wanted = spread.selector.as_ref()?.requirements().ok()?;
+    let mut namespaces = BTreeSet::new();
+    let mut wanted = Requirements::new();
+    if let Some(selector) = &spread.selector {
+        wanted = selector.requirements().ok()?;
+        namespaces.insert(owner.namespace.clone());
+    }
     for key in &spread.match_label_keys {
         if let Some(value) = owner.labels.get(key) {
             wanted.require(key, &Requirement::is(value.clone()));
@@ -93,7 +99,7 @@ pub(super) fn counted(owner: &PodSpec, spread: &crate::problem::Spread) -> Optio
     }
     Some(Term {
         key: labels::canonical(&spread.topology_key).into(),
-        namespaces: BTreeSet::from([owner.namespace.clone()]),
+        namespaces,
         wanted,
     })
 }

@@ -432,6 +432,7 @@ fn alternative(
         let spec = pod.spec();
         let spread = spec.spread.iter().map(|spread| &spread.topology_key);
         let near = spec.affinity.iter().chain(&spec.anti_affinity);
+        let near = near.filter(|term| term.selector.is_some());
         for key in spread.chain(near.map(|term| &term.topology_key)) {
             if will_have.get(key) != site.labels.get(key) {
                 return Err(format!("it would take pod {} to another {key}", pod.name()));
