@@ -8,13 +8,14 @@ use crate::problem::{CapacityType, Catalog, Host, InstanceType, Offering, Pool, 
 use crate::requirements::Requirements;
 use crate::resources::Resources;
 
+use super::columns::beats;
 use super::demand::Demand;
 use super::groups::Groups;
-use super::intern::Interner;
+use super::intern::{FixedMap, Interner};
 use super::labels::{ABSENT, Keys};
 use super::ledger::{Scarce, Supply, Uses};
 use super::measure;
-use super::variants::{Variant, Variants};
+use super::variants::Variants;
 use super::vector::{Table, Vector};
 
 /// So many that it does not matter; what a share comes to is known only when machines are counted.
@@ -23,6 +24,11 @@ pub(crate) const UNBOUNDED: i64 = 1 << 40;
 /// Prices beyond are compared as this one, $140,000 an hour: nobody means to pay them, and the sum over tens of
 /// thousands of machines is still a number.
 const DEAREST: i64 = i64::MAX >> 16;
+
+/// A pool with more offers than this, all its variants together, keeps only those that can be the best.
+const CROWD: usize = 1 << 17;
+/// And no pool has more than these: memory and time are not endless. Pods that wait longest come first.
+const MAX_OFFERS: usize = 1 << 18;
 
 /// What is bought.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -184,6 +190,9 @@ impl<'p> Market<'p> {
             .iter()
             .filter_map(|(key, one)| Some((key.clone(), one.min_values()?)))
             .collect();
+        let picky = requirements
+            .iter()
+            .any(|(_, one)| one.min_values().is_some());
         let mut labels = Labels::new();
         for (key, value) in &pool.labels {
             labels.insert(labels::canonical(key).into(), value.clone());
@@ -206,8 +215,7 @@ impl<'p> Market<'p> {
         let source = &self.problem.catalogs[catalog];
         let decided = super::labels::decided_by(source);
         let open = |key: &str| decided.find(key).is_none() && !labels.contains_key(key);
-        let sold = source.types.iter().map(|one| one.offerings.len()).sum();
-        let variants = self.variants.of_pool(self.keys, &requirements, open, sold);
+        let variants = self.variants.of_pool(self.keys, &requirements, open);
         let limits = self.limits(index, pool);
         let buyer = Buyer {
             index,
@@ -218,8 +226,22 @@ impl<'p> Market<'p> {
             decided: &decided,
             limits: &limits,
         };
-        for (number, variant) in variants.iter().enumerate() {
-            self.open_catalog(&buyer, (number as u32, variant));
+        let first = self.offers.len();
+        self.open_catalog(&buyer);
+        let mut plain = self.offers.split_off(first);
+        if variants.len().saturating_mul(plain.len()) > CROWD && !picky {
+            plain = unbeaten(plain);
+        }
+        let most = MAX_OFFERS / plain.len().max(1);
+        for (number, variant) in variants.iter().take(most.max(1)).enumerate() {
+            self.offers.extend(plain.iter().map(|offer| {
+                let mut offer = offer.clone();
+                offer.variant = number as u32;
+                for (key, value) in variant {
+                    offer.values[*key as usize] = *value;
+                }
+                offer
+            }));
         }
     }
 
@@ -278,7 +300,8 @@ impl<'p> Market<'p> {
         uses
     }
 
-    fn open_catalog(&mut self, buyer: &Buyer<'_>, variant: (u32, &Variant)) {
+    /// What a pool may buy, with the labels that are open left out.
+    fn open_catalog(&mut self, buyer: &Buyer<'_>) {
         let problem: &'p Problem = self.problem;
         let (pool, catalog) = (buyer.index, buyer.catalog);
         let source: &'p Catalog = &problem.catalogs[catalog as usize];
@@ -297,7 +320,7 @@ impl<'p> Market<'p> {
                     capacity_type: offering.capacity_type,
                     reservation: offering.reservation.as_ref(),
                 };
-                let Some(values) = self.values(buyer, &place, variant.1) else {
+                let Some(values) = self.values(buyer, &place) else {
                     continue;
                 };
                 let mut uses = self.pool_uses(pool, buyer.limits, &one.capacity, offering.price);
@@ -318,13 +341,13 @@ impl<'p> Market<'p> {
                     cost: self.cost(offering.price),
                     room: allocatable,
                     values,
-                    variant: variant.0,
+                    variant: 0,
                     uses,
                 });
             }
         }
         for (position, range) in source.ranges.iter().enumerate() {
-            self.open_range(buyer, position as u32, range, variant);
+            self.open_range(buyer, position as u32, range);
         }
     }
 
@@ -355,13 +378,7 @@ impl<'p> Market<'p> {
         uses.push((self.supply.counter(scarce, i64::from(left)), 1));
     }
 
-    fn open_range(
-        &mut self,
-        buyer: &Buyer<'_>,
-        position: u32,
-        range: &'p Range,
-        variant: (u32, &Variant),
-    ) {
+    fn open_range(&mut self, buyer: &Buyer<'_>, position: u32, range: &'p Range) {
         let (pool, catalog) = (buyer.index, buyer.catalog);
         for (index, host) in range.hosts.iter().enumerate() {
             let place = Source {
@@ -372,7 +389,7 @@ impl<'p> Market<'p> {
                 capacity_type: range.capacity_type,
                 reservation: None,
             };
-            let Some(values) = self.values(buyer, &place, variant.1) else {
+            let Some(values) = self.values(buyer, &place) else {
                 continue;
             };
             for size in measure::sizes(range, host) {
@@ -399,7 +416,7 @@ impl<'p> Market<'p> {
                     cost: self.cost(price),
                     room: self.table.vector(&made(range, &size)),
                     values: values.clone(),
-                    variant: variant.0,
+                    variant: 0,
                     uses,
                 });
             }
@@ -407,12 +424,7 @@ impl<'p> Market<'p> {
     }
 
     /// The labels of a node, as far as somebody asks for them; `None` if the pool does not allow it.
-    fn values(
-        &mut self,
-        buyer: &Buyer<'_>,
-        place: &Source<'_>,
-        variant: &Variant,
-    ) -> Option<Box<[u32]>> {
+    fn values(&mut self, buyer: &Buyer<'_>, place: &Source<'_>) -> Option<Box<[u32]>> {
         for (key, requirement) in buyer.requirements.iter() {
             let allowed = match buyer.lookup(place, key) {
                 Label::Is(value) => requirement.allows(&value),
@@ -433,11 +445,7 @@ impl<'p> Market<'p> {
         for (index, key) in keys.iter().enumerate() {
             values[index] = match buyer.lookup(place, key) {
                 Label::Is(value) => self.keys.values[index].id(&value),
-                Label::Missing => ABSENT,
-                Label::Open => {
-                    let own = variant.iter().find(|(id, _)| *id == index as u32);
-                    own.map_or(ABSENT, |(_, value)| *value)
-                }
+                Label::Missing | Label::Open => ABSENT,
             };
         }
         Some(values)
@@ -485,6 +493,28 @@ impl Buyer<'_> {
             None => Label::Open,
         }
     }
+}
+
+/// Offers of one pool without those that another beats which looks the same.
+fn unbeaten(mut offers: Vec<Offer>) -> Vec<Offer> {
+    offers.sort_by_key(|offer| offer.cost);
+    let mut fronts: FixedMap<Box<[u32]>, Vec<usize>> = FixedMap::default();
+    let mut kept: Vec<Offer> = Vec::new();
+    for offer in offers {
+        let front = fronts.entry(offer.values.clone()).or_default();
+        let beaten = front.iter().any(|other| {
+            let other = &kept[*other];
+            beats(
+                (&other.cost, &other.room, &other.uses),
+                (&offer.cost, &offer.room, &offer.uses),
+            )
+        });
+        if !beaten {
+            front.push(kept.len());
+            kept.push(offer);
+        }
+    }
+    kept
 }
 
 /// What a made-to-measure machine leaves for pods and daemons.

@@ -22,8 +22,8 @@ use super::labels::{ABSENT, Keys};
 /// Up to so many combinations all are looked at, beyond only those that some pod asks for.
 const MANY: usize = 32;
 
-/// A pool with more offers than this no longer has one for each combination: memory is not endless.
-const MAX_OFFERS: usize = 1 << 20;
+/// And never more than these.
+const MOST: usize = 1 << 14;
 
 /// Number of a tracked key, number of its value.
 pub(crate) type Variant = SmallVec<[(u32, u32); 2]>;
@@ -66,7 +66,7 @@ impl<'d> Variants<'d> {
         }
         let mut by_daemons = vec![BTreeSet::new(); keys.values.len()];
         // A daemon that cannot be understood runs nowhere.
-        for daemon in problem.daemon_sets.iter().map(Demand::daemon).flatten() {
+        for daemon in problem.daemon_sets.iter().flat_map(Demand::daemon) {
             for (key, requirement) in daemon.terms.iter().flat_map(Requirements::iter) {
                 if let Some(id) = keys.find(key) {
                     by_daemons[id as usize].insert(requirement.clone());
@@ -87,14 +87,12 @@ impl<'d> Variants<'d> {
         }
     }
 
-    /// The combinations of values that a pool gives to keys that are `open`, at least one. Each stands for as many
-    /// offers as are `sold`.
+    /// The combinations of values that a pool gives to keys that are `open`, at least one.
     pub(crate) fn of_pool(
         &self,
         keys: &mut Keys,
         requirements: &Requirements,
         open: impl Fn(&str) -> bool,
-        sold: usize,
     ) -> Vec<Variant> {
         let open: Vec<Open> = keys
             .iter()
@@ -109,7 +107,9 @@ impl<'d> Variants<'d> {
                     // The cloud gives a label of its own, and daemons for another value do not run there.
                     let daemons = self.by_daemons[key].iter().filter(|_| well_known);
                     let theirs = daemons.filter_map(|one| own.intersection(one).some_value());
-                    values.extend(theirs.min().map(Some).or_else(|| any(&own)));
+                    values = theirs
+                        .min()
+                        .map_or_else(|| any(&own), |one| vec![Some(one)]);
                 }
                 Some(Open {
                     key: key as u32,
@@ -118,24 +118,23 @@ impl<'d> Variants<'d> {
                 })
             })
             .collect();
-        let most = MANY.max(MAX_OFFERS / sold.max(1));
         let all = open.iter().map(|one| one.values.len());
         let all = all.fold(1_usize, usize::saturating_mul);
         let mut found: Interner<Variant> = Interner::default();
         if all <= MANY {
             let every: Vec<Vec<&Option<Name>>> =
                 open.iter().map(|one| one.values.iter().collect()).collect();
-            combine(keys, &open, &every, most, &mut found);
+            combine(keys, &open, &every, &mut found);
         } else {
             let nothing = Requirements::new();
             let terms = self.demands.iter().flat_map(|demand| &demand.terms);
             for term in std::iter::once(&nothing).chain(terms) {
-                if found.len() >= most {
+                if found.len() >= MOST {
                     break;
                 }
                 let suiting: Vec<Vec<&Option<Name>>> =
                     open.iter().map(|one| self.suiting(one, term)).collect();
-                combine(keys, &open, &suiting, most, &mut found);
+                combine(keys, &open, &suiting, &mut found);
             }
         }
         found.iter().cloned().collect()
@@ -191,12 +190,12 @@ fn allows(requirement: &Requirement, value: Option<&Name>) -> bool {
     }
 }
 
-/// No label if that will do, or some value.
-fn any(requirement: &Requirement) -> Option<Option<Name>> {
+/// No label if that will do, or some value; nothing if there is none.
+fn any(requirement: &Requirement) -> Vec<Option<Name>> {
     if requirement.allows_absence() {
-        return Some(None);
+        return vec![None];
     }
-    requirement.some_value().map(Some)
+    requirement.some_value().into_iter().map(Some).collect()
 }
 
 /// Adds every combination of one value of each key, as long as there are not too many.
@@ -204,7 +203,6 @@ fn combine(
     keys: &mut Keys,
     open: &[Open],
     values: &[Vec<&Option<Name>>],
-    most: usize,
     found: &mut Interner<Variant>,
 ) {
     let mut product = vec![Variant::new()];
@@ -222,11 +220,11 @@ fn combine(
             next.push((one.key, *id));
             longer.push(next);
         }
-        longer.truncate(most);
+        longer.truncate(MOST);
         product = longer;
     }
     for variant in product {
-        if found.len() < most {
+        if found.len() < MOST {
             found.id(variant);
         }
     }

@@ -151,7 +151,7 @@ pub(super) fn reachable(volume: &Volume, labels: &Labels) -> bool {
         || volume
             .topology
             .iter()
-            .filter_map(|term| read_term(term))
+            .filter_map(read_term)
             .any(|wanted| wanted.satisfied_by(labels))
 }
 

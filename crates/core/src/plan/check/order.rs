@@ -124,7 +124,7 @@ impl Filter {
                 || self
                     .terms
                     .iter()
-                    .filter_map(|term| read_term(term))
+                    .filter_map(read_term)
                     .any(|term| open(&term)))
     }
 }

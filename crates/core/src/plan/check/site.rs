@@ -367,7 +367,7 @@ pub(super) fn selected(spec: &PodSpec, labels: &Labels, hostname: Option<&Name>)
             || spec
                 .required_affinity
                 .iter()
-                .filter_map(|term| read_term(term))
+                .filter_map(read_term)
                 .any(|term| holds(&term)))
 }
 
