@@ -106,7 +106,9 @@ impl<'d> Variants<'d> {
                 if values.is_empty() {
                     // The cloud gives a label of its own, and daemons for another value do not run there.
                     let daemons = self.by_daemons[key].iter().filter(|_| well_known);
-                    let theirs = daemons.filter_map(|one| own.intersection(one).some_value());
+                    let theirs = daemons
+                        .map(|one| own.intersection(one))
+                        .filter_map(|one| one.listed()?.first().cloned());
                     values = theirs
                         .min()
                         .map_or_else(|| any(&own), |one| vec![Some(one)]);

@@ -214,7 +214,12 @@ fn daemons_run_where_nobody_else_asks_for_a_system() {
     let mut web = pod("web", &json!({}));
     web["count"] = json!(4);
     let parts = json!({
-        "daemonSets": [daemon("proxy", "linux", 100), daemon("proxy-win", "windows", 1)],
+        "daemonSets": [
+            daemon("proxy", "linux", 100),
+            daemon("proxy-win", "windows", 1),
+            pod("agent", &json!({"requests": {"cpu": 1}, "requiredAffinity": [[
+                {"key": labels::OS, "operator": "NotIn", "values": ["windows"]}]]})),
+        ],
         "pods": [web],
     });
     let plan = solved(&parts);
