@@ -1,4 +1,5 @@
-//! Money as integers, so that sums do not depend on the order of addition.
+//! Money as integers, so that sums do not depend on the order of addition. Sums stop at the largest amount there is:
+//! prices that nobody means to pay must not make a plan look cheap.
 
 use std::fmt;
 use std::iter::Sum;
@@ -85,33 +86,33 @@ impl From<f64> for Money {
 impl Add for Money {
     type Output = Money;
     fn add(self, other: Money) -> Money {
-        Money(self.0 + other.0)
+        self.saturating_add(other)
     }
 }
 
 impl AddAssign for Money {
     fn add_assign(&mut self, other: Money) {
-        self.0 += other.0;
+        *self = *self + other;
     }
 }
 
 impl Sub for Money {
     type Output = Money;
     fn sub(self, other: Money) -> Money {
-        Money(self.0 - other.0)
+        Money(self.0.saturating_sub(other.0))
     }
 }
 
 impl SubAssign for Money {
     fn sub_assign(&mut self, other: Money) {
-        self.0 -= other.0;
+        *self = *self - other;
     }
 }
 
 impl Mul<i64> for Money {
     type Output = Money;
     fn mul(self, times: i64) -> Money {
-        Money(self.0 * times)
+        Money(self.0.saturating_mul(times))
     }
 }
 
@@ -154,6 +155,18 @@ mod tests {
         assert_eq!(Money::from_dollars(0.0312).to_string(), "$0.0312");
         assert_eq!(Money::from_dollars(12.5).to_string(), "$12.50");
         assert_eq!(Money::ZERO.to_string(), "$0.00");
+    }
+
+    #[test]
+    fn nothing_is_dearer_than_the_largest_amount() {
+        let all: Money = [Money::MAX, Money::MAX, Money::from_nanos(1)]
+            .into_iter()
+            .sum();
+        assert_eq!((all, Money::MAX * 2), (Money::MAX, Money::MAX));
+        assert_eq!(
+            Money::from_nanos(-2) - Money::MAX,
+            Money::from_nanos(i64::MIN)
+        );
     }
 
     #[test]

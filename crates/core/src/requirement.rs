@@ -86,9 +86,10 @@ pub enum RequirementError {
     },
 }
 
-/// The values that a label may have.
+/// The values that a label may have, and whether it may be missing.
 ///
-/// The empty set and "no such label" are one and the same, as in Karpenter.
+/// Karpenter takes the empty set for "no such label"; here they are two, as Kubernetes binds no pod whose conditions
+/// contradict each other. Both are written the same way.
 /// karpenter: pkg/scheduling/requirement.go
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Requirement {
@@ -97,6 +98,8 @@ pub struct Requirement {
     values: BTreeSet<Name>,
     gte: Option<i64>,
     lte: Option<i64>,
+    /// A label that is not there will do.
+    absence: bool,
     min_values: Option<u32>,
 }
 
@@ -129,11 +132,11 @@ impl Requirement {
             Operator::DoesNotExist => Self::does_not_exist(),
             Operator::Gt => comparing(|n| {
                 n.checked_add(1)
-                    .map_or_else(Self::does_not_exist, Self::at_least)
+                    .map_or_else(Self::impossible, Self::at_least)
             })?,
             Operator::Lt => comparing(|n| {
                 n.checked_sub(1)
-                    .map_or_else(Self::does_not_exist, Self::at_most)
+                    .map_or_else(Self::impossible, Self::at_most)
             })?,
             Operator::Gte => comparing(Self::at_least)?,
             Operator::Lte => comparing(Self::at_most)?,
@@ -142,19 +145,20 @@ impl Requirement {
         Ok(requirement)
     }
 
-    fn set(complement: bool, values: BTreeSet<Name>) -> Self {
+    fn set(complement: bool, values: BTreeSet<Name>, absence: bool) -> Self {
         Requirement {
             complement,
             values,
             gte: None,
             lte: None,
+            absence,
             min_values: None,
         }
     }
 
     /// One of these values.
     pub fn one_of(values: impl IntoIterator<Item = Name>) -> Self {
-        Self::set(false, values.into_iter().collect())
+        Self::set(false, values.into_iter().collect(), false)
     }
 
     /// Exactly this value.
@@ -164,17 +168,22 @@ impl Requirement {
 
     /// Anything but these values, or no label.
     pub fn none_of(values: impl IntoIterator<Item = Name>) -> Self {
-        Self::set(true, values.into_iter().collect())
+        Self::set(true, values.into_iter().collect(), true)
     }
 
     /// Any value.
     pub fn exists() -> Self {
-        Self::set(true, BTreeSet::new())
+        Self::set(true, BTreeSet::new(), false)
     }
 
     /// No such label.
     pub fn does_not_exist() -> Self {
-        Self::set(false, BTreeSet::new())
+        Self::set(false, BTreeSet::new(), true)
+    }
+
+    /// What neither a value nor the lack of one satisfies.
+    pub fn impossible() -> Self {
+        Self::set(false, BTreeSet::new(), false)
     }
 
     /// An integer from `n` on.
@@ -222,7 +231,29 @@ impl Requirement {
 
     /// Whether a label that is not there satisfies this.
     pub fn allows_absence(&self) -> bool {
-        matches!(self.operator(), Operator::NotIn | Operator::DoesNotExist)
+        self.absence
+    }
+
+    /// Whether neither a value nor the lack of one satisfies this.
+    pub fn is_impossible(&self) -> bool {
+        !self.absence && self.some_value().is_none()
+    }
+
+    /// A value that satisfies this: the first of those listed, or the smallest number that nothing excludes.
+    pub fn some_value(&self) -> Option<Name> {
+        if !self.complement {
+            return self.values.first().cloned();
+        }
+        let (first, step) = match (self.gte, self.lte) {
+            (Some(least), _) => (least, 1),
+            (None, Some(most)) => (most.min(0), -1),
+            (None, None) => (0, 1),
+        };
+        let numbers = std::iter::successors(Some(first), |n: &i64| n.checked_add(step));
+        numbers
+            .take(self.values.len() + 1)
+            .map(|n| Name::from(n.to_string()))
+            .find(|value| self.allows(value))
     }
 
     /// Whether a label with this value satisfies this.
@@ -253,7 +284,7 @@ impl Requirement {
         {
             return Requirement {
                 min_values,
-                ..Self::does_not_exist()
+                ..Self::impossible()
             };
         }
         let complement = self.complement && other.complement;
@@ -268,6 +299,7 @@ impl Requirement {
             values,
             gte,
             lte,
+            absence: self.absence && other.absence,
             min_values,
         };
         if gte.is_some() || lte.is_some() {
@@ -292,10 +324,16 @@ impl Requirement {
     /// Whether a node side (`self`) and a pod side (`other`) go together: they share a value, or both are content
     /// with no label at all.
     pub fn compatible(&self, other: &Self) -> bool {
-        self.intersects(other) || (self.allows_absence() && other.allows_absence())
+        self.intersects(other) || (self.absence && other.absence)
     }
 
-    /// As users would write it. Exclusions beside a bound are kept, which takes more than one entry.
+    /// Whether the operator alone would let the label be missing.
+    fn must_be_said_to_exist(&self) -> bool {
+        !self.absence && matches!(self.operator(), Operator::NotIn | Operator::DoesNotExist)
+    }
+
+    /// As users would write it. What no single entry says takes more than one: exclusions beside a bound, or of a label
+    /// that must be there.
     pub fn expressions(&self, key: &Name) -> Vec<Expression> {
         let entry = |operator, values| Expression {
             key: key.clone(),
@@ -307,7 +345,10 @@ impl Requirement {
         let mut entries = Vec::new();
         entries.extend(self.gte.map(|n| entry(Operator::Gte, number(n))));
         entries.extend(self.lte.map(|n| entry(Operator::Lte, number(n))));
-        if entries.is_empty() || !self.values.is_empty() {
+        if entries.is_empty() && self.must_be_said_to_exist() {
+            entries.push(entry(Operator::Exists, Vec::new()));
+        }
+        if entries.is_empty() || !self.complement || !self.values.is_empty() {
             entries.push(entry(
                 self.operator(),
                 self.values.iter().cloned().collect(),
@@ -398,6 +439,49 @@ mod tests {
     }
 
     #[test]
+    fn a_label_that_one_of_two_wants_to_exist_must_exist() {
+        for (a, b, absence) in [
+            ("Exists", "NotIn 1", false),
+            ("NotIn 1", "Lt 5", false),
+            ("NotIn 1", "NotIn a", true),
+            ("NotIn 1", "DoesNotExist", true),
+            ("In a", "In b", false),
+            ("Exists", "DoesNotExist", false),
+        ] {
+            let (a, b) = (read(a), read(b));
+            for both in [a.intersection(&b), b.intersection(&a)] {
+                assert_eq!(both.allows_absence(), absence, "{a} and {b}");
+                let written = both.expressions(&"key".into());
+                let again = written.iter().map(|one| Requirement::parse(one).unwrap());
+                let again = again.reduce(|a, b| a.intersection(&b));
+                assert_eq!(again, Some(both), "{a} and {b}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_value_is_found_wherever_there_is_one() {
+        for (text, value) in [
+            ("In b,a", Some("a")),
+            ("Exists", Some("0")),
+            ("NotIn 0,1", Some("2")),
+            ("Gte 100000", Some("100000")),
+            ("Lt 0", Some("-1")),
+            ("Lt 9", Some("0")),
+            ("DoesNotExist", None),
+        ] {
+            assert_eq!(read(text).some_value().as_deref(), value, "{text}");
+        }
+        let between = read("Gte 5").intersection(&read("Lte 6"));
+        let left = between.intersection(&read("NotIn 5"));
+        assert_eq!(left.some_value().as_deref(), Some("6"));
+        let none = left.intersection(&read("NotIn 6"));
+        assert!(none.is_impossible() && !left.is_impossible());
+        assert!(!read("DoesNotExist").is_impossible());
+        assert!(read("In a").intersection(&read("In b")).is_impossible());
+    }
+
+    #[test]
     fn bounds_admit_integers_only() {
         let some = read("Gte 2");
         assert!(some.allows("2") && !some.allows("1") && !some.allows("two"));
@@ -406,14 +490,9 @@ mod tests {
 
     #[test]
     fn beyond_the_largest_integer_there_is_nothing() {
-        assert_eq!(
-            read(&format!("Gt {}", i64::MAX)),
-            Requirement::does_not_exist()
-        );
-        assert_eq!(
-            read(&format!("Lt {}", i64::MIN)),
-            Requirement::does_not_exist()
-        );
+        for beyond in [format!("Gt {}", i64::MAX), format!("Lt {}", i64::MIN)] {
+            assert_eq!(read(&beyond), Requirement::impossible());
+        }
     }
 
     #[test]

@@ -90,6 +90,12 @@ impl Requirements {
         self.0.iter()
     }
 
+    /// The first key of which something is required that can never be.
+    pub fn contradiction(&self) -> Option<&Name> {
+        let mut all = self.0.iter();
+        all.find(|(_, one)| one.is_impossible()).map(|(key, _)| key)
+    }
+
     /// Whether anything is required.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -78,6 +78,7 @@ impl<'c, 'p> Alternatives<'c, 'p> {
         };
         let fits = |offer: &Offer| {
             offer.pool == own.pool
+                && offer.variant == own.variant
                 && bin.load.fits(&offer.room)
                 && !std::ptr::eq(offer, own)
                 && (!bound || same_cell(compiled, offer, own))

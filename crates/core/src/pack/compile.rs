@@ -3,7 +3,7 @@
 use crate::labels;
 use crate::name::Name;
 use crate::plan::{Home, PodRef};
-use crate::problem::{Pod, PodSpec, Problem};
+use crate::problem::{Pod, Problem};
 use crate::taints::Effect;
 
 use super::bits::Bits;
@@ -102,7 +102,7 @@ impl<'p> Compiled<'p> {
         let mut demands = Interner::default();
         let profiles = profile_all(problem, &shapes, &mut demands, &mut groups, least_weight);
 
-        let mut market = Market::new(problem, &mut keys, &table);
+        let mut market = Market::new(problem, &mut keys, &table, &demands, &groups);
         market.open();
         let (mut offers, pools, supply) = (market.offers, market.pools, market.supply);
         let trifle = Trifle::weigh(&mut offers);
@@ -249,8 +249,7 @@ fn profile_all<'p>(
         .iter()
         .map(|shape| profiler.profile(shape.0))
         .collect();
-    // A selector that cannot be read selects nothing: its owner was marked when its levels were made.
-    let readable = groups.index().is_ok();
+    groups.index();
     let tangled: Vec<u32> = profiles
         .iter()
         .flat_map(|profile| &profile.levels)
@@ -258,22 +257,9 @@ fn profile_all<'p>(
         .flat_map(|level| level.near.iter().map(|rule| rule.group))
         .collect();
     for profile in &mut profiles {
-        if readable {
-            profile.complete(groups, &tangled);
-        } else if profile.invalid.is_none() && selectors_fail(profile.spec) {
-            profile.invalid =
-                Some("a label selector compares with something else than one integer".into());
-        }
+        profile.complete(groups, &tangled);
     }
     profiles
-}
-
-fn selectors_fail(spec: &PodSpec) -> bool {
-    let spreads = spec.spread.iter().filter_map(|one| one.selector.as_ref());
-    let terms = spec.affinity.iter().chain(&spec.anti_affinity);
-    spreads
-        .chain(terms.filter_map(|one| one.selector.as_ref()))
-        .any(|selector| selector.requirements().is_err())
 }
 
 /// Numbers classes.

@@ -51,11 +51,11 @@ pub(crate) struct Demand {
 }
 
 impl Demand {
-    /// Selector and required affinity alone.
+    /// Selector and required affinity alone. An empty term matches nothing, as in Kubernetes.
     pub(crate) fn strict(spec: &PodSpec, tolerated: Tolerated) -> Result<Self, RequirementError> {
         let selector = Requirements::from_labels(&spec.node_selector);
         let mut terms = Vec::with_capacity(spec.required_affinity.len().max(1));
-        for term in &spec.required_affinity {
+        for term in spec.required_affinity.iter().filter(|one| !one.is_empty()) {
             let mut all = Requirements::parse(term)?;
             all.require_all(&selector);
             terms.push(all);
@@ -63,7 +63,34 @@ impl Demand {
         if spec.required_affinity.is_empty() {
             terms.push(selector);
         }
+        terms.retain(|term| term.contradiction().is_none());
         Ok(Demand { terms, tolerated })
+    }
+
+    /// Why no node at all can have what a pod asks for.
+    pub(crate) fn contradiction(spec: &PodSpec) -> Option<String> {
+        let terms = || spec.required_affinity.iter();
+        if terms().len() > 0 && terms().all(Vec::is_empty) {
+            return Some(
+                "required node affinity has empty terms only, and these match no node: say what the node must be like, \
+                 or leave it out"
+                    .to_owned(),
+            );
+        }
+        let mut together = Requirements::from_labels(&spec.node_selector);
+        let places = spec.volumes.iter().filter_map(|one| one.topology.first());
+        for term in terms()
+            .find(|one| !one.is_empty())
+            .into_iter()
+            .chain(places)
+        {
+            together.require_all(&Requirements::parse(term).ok()?);
+        }
+        let key = together.contradiction()?;
+        Some(format!(
+            "nodeSelector, required node affinity and volumes together ask of label {key} what no node can have: take one \
+             of them back"
+        ))
     }
 
     /// The same, and one more term.
@@ -72,22 +99,26 @@ impl Demand {
         for all in &mut self.terms {
             all.require_all(&more);
         }
+        self.terms.retain(|term| term.contradiction().is_none());
         Ok(self)
     }
 
-    /// The same, where every volume can be too. Each term is tried with each alternative of each volume.
+    /// The same, where every volume can be too. Each term is tried with each alternative of each volume; what
+    /// contradicts itself or was there before is dropped at once, so that volumes which agree do not multiply.
     pub(crate) fn with_volumes(mut self, spec: &PodSpec) -> Result<Self, RequirementError> {
         for volume in &spec.volumes {
             if volume.topology.is_empty() {
                 continue;
             }
-            let mut product = Vec::new();
-            for alternative in &volume.topology {
+            let mut product: Vec<Requirements> = Vec::new();
+            for alternative in volume.topology.iter().filter(|one| !one.is_empty()) {
                 let place = Requirements::parse(alternative)?;
                 for term in self.terms.iter().take(MAX_ALTERNATIVES) {
                     let mut both = term.clone();
                     both.require_all(&place);
-                    product.push(both);
+                    if both.contradiction().is_none() && !product.contains(&both) {
+                        product.push(both);
+                    }
                 }
             }
             self.terms = product;

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use crate::labels;
 use crate::name::{Labels, Name};
 use crate::problem::{AffinityTerm, PodSpec, Problem, Protocol, Spread};
-use crate::requirement::{Expression, Operator, RequirementError};
+use crate::requirement::{Expression, Operator};
 use crate::requirements::Requirements;
 use crate::selector::LabelSelector;
 
@@ -33,15 +33,44 @@ pub(crate) enum Kind {
     Port,
 }
 
+/// Where the pods are that a group counts.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Namespaces {
+    All,
+    /// Sorted.
+    These(Vec<Name>),
+}
+
+impl Namespaces {
+    const NONE: Namespaces = Namespaces::These(Vec::new());
+
+    fn contains(&self, name: &Name) -> bool {
+        match self {
+            Namespaces::All => true,
+            Namespaces::These(names) => names.binary_search(name).is_ok(),
+        }
+    }
+
+    fn both(self, other: Namespaces) -> Namespaces {
+        match (self, other) {
+            (Namespaces::All, one) | (one, Namespaces::All) => one,
+            (Namespaces::These(mut names), other) => {
+                names.retain(|name| other.contains(name));
+                Namespaces::These(names)
+            }
+        }
+    }
+}
+
 /// What makes two rules the same rule.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Group {
     /// Canonical topology key.
     pub(crate) key: Name,
     pub(crate) kind: Kind,
-    selector: Option<LabelSelector>,
-    /// Sorted; empty for groups of ports.
-    namespaces: Vec<Name>,
+    /// A pod is counted if all of them select it; sorted.
+    selectors: Vec<LabelSelector>,
+    namespaces: Namespaces,
     /// Which port, for groups of ports.
     port: Option<(Protocol, u16, Name)>,
 }
@@ -75,8 +104,10 @@ pub(crate) struct Groups {
     /// Groups by one pair of their selector, so that a pod need not be held against every group.
     by_label: FixedMap<(Name, Name), Vec<u32>>,
     open: Vec<u32>,
-    indexed: usize,
+    /// What the selectors ask; a group of ports, or whose selectors cannot be read, counts nobody.
     parsed: Vec<Option<Requirements>>,
+    /// Why selectors cannot be read.
+    faults: BTreeMap<u32, String>,
     /// Addresses that pods name for a port beside "all of them".
     addresses: BTreeMap<(Protocol, u16), Vec<Name>>,
 }
@@ -115,8 +146,8 @@ impl Groups {
                 ids.push(self.all.id(Group {
                     key: labels::HOSTNAME.into(),
                     kind: Kind::Port,
-                    selector: None,
-                    namespaces: Vec::new(),
+                    selectors: Vec::new(),
+                    namespaces: Namespaces::NONE,
                     port: Some((port.protocol, port.port, ip)),
                 }));
             }
@@ -126,9 +157,9 @@ impl Groups {
         ids
     }
 
-    /// The group of a spread constraint; `None` if it counts nothing.
-    pub(crate) fn spread(&mut self, spec: &PodSpec, spread: &Spread, filter: u32) -> Option<u32> {
-        let mut selector = spread.selector.clone()?;
+    /// The group of a spread constraint. One without a selector counts nobody, and still asks for a domain.
+    pub(crate) fn spread(&mut self, spec: &PodSpec, spread: &Spread, filter: u32) -> u32 {
+        let mut selector = spread.selector.clone().unwrap_or_default();
         for key in &spread.match_label_keys {
             if let Some(value) = spec.labels.get(key) {
                 let same = Expression::new(key, Operator::In, &[value]);
@@ -138,20 +169,22 @@ impl Groups {
             }
         }
         selector.match_expressions.sort();
-        Some(self.all.id(Group {
+        let own = || Namespaces::These(vec![spec.namespace.clone()]);
+        let namespaces = spread.selector.as_ref().map_or(Namespaces::NONE, |_| own());
+        self.all.id(Group {
             key: labels::canonical(&spread.topology_key).into(),
             kind: Kind::Spread {
                 skew: spread.max_skew,
                 min_domains: spread.min_domains.unwrap_or(0),
                 filter,
             },
-            selector: Some(selector),
-            namespaces: vec![spec.namespace.clone()],
+            selectors: vec![selector],
+            namespaces,
             port: None,
-        }))
+        })
     }
 
-    /// The group of an affinity or anti-affinity term; `None` if it matches nothing.
+    /// The group of a single affinity or anti-affinity term; `None` if it matches nothing.
     pub(crate) fn term(
         &mut self,
         problem: &Problem,
@@ -159,53 +192,89 @@ impl Groups {
         term: &AffinityTerm,
         kind: Kind,
     ) -> Option<u32> {
-        let selector = term.selector.clone()?;
-        let mut namespaces = term.namespaces.clone();
-        if let Some(chosen) = &term.namespace_selector {
-            let matching = problem.namespaces.iter();
-            let matching = matching.filter(|(_, labels)| chosen.matches(labels));
-            namespaces.extend(matching.map(|(name, _)| name.clone()));
-            // A selector that takes everything takes namespaces that nobody described, too.
-            if chosen == &LabelSelector::default() {
-                namespaces.push(spec.namespace.clone());
-            }
-        } else if namespaces.is_empty() {
-            namespaces.push(spec.namespace.clone());
-        }
-        namespaces.sort();
-        namespaces.dedup();
+        let selectors = vec![term.selector.clone()?];
         Some(self.all.id(Group {
             key: labels::canonical(&term.topology_key).into(),
             kind,
-            selector: Some(selector),
-            namespaces,
+            selectors,
+            namespaces: namespaces(problem, spec, term),
             port: None,
         }))
     }
 
+    /// The groups of all pods that a pod must be near, one for each key: only pods that match every term count for any
+    /// of them, as for the scheduler. One term that selects nothing leaves nobody to count.
+    pub(crate) fn company(
+        &mut self,
+        problem: &Problem,
+        spec: &PodSpec,
+        terms: &[AffinityTerm],
+    ) -> Vec<u32> {
+        let mut selectors = Vec::with_capacity(terms.len());
+        let mut common = Namespaces::All;
+        for term in terms {
+            match &term.selector {
+                Some(selector) => {
+                    selectors.push(selector.clone());
+                    common = common.both(namespaces(problem, spec, term));
+                }
+                None => common = Namespaces::NONE,
+            }
+        }
+        selectors.sort();
+        selectors.dedup();
+        let mut ids: Vec<u32> = terms
+            .iter()
+            .map(|term| {
+                self.all.id(Group {
+                    key: labels::canonical(&term.topology_key).into(),
+                    kind: Kind::Affinity,
+                    selectors: selectors.clone(),
+                    namespaces: common.clone(),
+                    port: None,
+                })
+            })
+            .collect();
+        ids.sort_unstable();
+        ids.dedup();
+        ids
+    }
+
     /// Makes groups added since the last call findable.
-    pub(crate) fn index(&mut self) -> Result<(), RequirementError> {
-        while self.indexed < self.all.len() {
-            let id = self.indexed as u32;
+    pub(crate) fn index(&mut self) {
+        while self.parsed.len() < self.all.len() {
+            let id = self.parsed.len() as u32;
             let group = self.all.get(id);
-            let selector = group.selector.as_ref();
-            self.parsed.push(match selector {
-                Some(selector) => Some(selector.requirements()?),
-                None => None,
-            });
-            if let Some(selector) = selector {
-                match selector.match_labels.iter().next() {
-                    Some((key, value)) => self
-                        .by_label
-                        .entry((key.clone(), value.clone()))
-                        .or_default()
-                        .push(id),
-                    None => self.open.push(id),
+            if group.kind == Kind::Port {
+                self.parsed.push(None);
+                continue;
+            }
+            let mut wanted = Requirements::new();
+            for selector in &group.selectors {
+                match selector.requirements() {
+                    Ok(more) => wanted.require_all(&more),
+                    Err(error) => {
+                        self.faults.insert(id, error.to_string());
+                    }
                 }
             }
-            self.indexed += 1;
+            let mut pairs = group.selectors.iter().flat_map(|one| &one.match_labels);
+            match pairs.next() {
+                Some((key, value)) => self
+                    .by_label
+                    .entry((key.clone(), value.clone()))
+                    .or_default()
+                    .push(id),
+                None => self.open.push(id),
+            }
+            let readable = !self.faults.contains_key(&id);
+            self.parsed.push(readable.then_some(wanted));
         }
-        Ok(())
+    }
+
+    /// Why nobody knows which pods a group counts.
+    pub(crate) fn fault(&self, group: u32) -> Option<&str> {
+        self.faults.get(&group).map(String::as_str)
     }
 
     /// The groups that count pods with these labels, ascending.
@@ -226,6 +295,25 @@ impl Groups {
         ids.sort_unstable();
         ids
     }
+}
+
+/// Where the pods are that a term is about.
+fn namespaces(problem: &Problem, spec: &PodSpec, term: &AffinityTerm) -> Namespaces {
+    let mut names = term.namespaces.clone();
+    match &term.namespace_selector {
+        // Namespaces that nobody described, too.
+        Some(chosen) if chosen == &LabelSelector::default() => return Namespaces::All,
+        Some(chosen) => {
+            let matching = problem.namespaces.iter();
+            let matching = matching.filter(|(_, labels)| chosen.matches(labels));
+            names.extend(matching.map(|(name, _)| name.clone()));
+        }
+        None if names.is_empty() => names.push(spec.namespace.clone()),
+        None => {}
+    }
+    names.sort();
+    names.dedup();
+    Namespaces::These(names)
 }
 
 fn anywhere(ip: &str) -> bool {
@@ -275,7 +363,7 @@ mod tests {
         let id = groups
             .term(&Problem::default(), &spec, &term, Kind::Anti)
             .unwrap();
-        groups.index().unwrap();
+        groups.index();
         let labels = Labels::from([("app".into(), "web".into())]);
         assert_eq!(groups.counting(&"shop".into(), &labels), [id]);
         assert!(groups.counting(&"other".into(), &labels).is_empty());

@@ -2,17 +2,15 @@
 
 use crate::labels;
 use crate::name::Name;
-use crate::problem::{NodeAffinityTerm, PodSpec, Problem};
+use crate::problem::{Catalog, NodeAffinityTerm, PodSpec};
 use crate::requirement::Requirement;
 
 use super::intern::Interner;
 
 /// The label is not there.
 pub(crate) const ABSENT: u32 = 0;
-/// Nobody knows the label, and the cloud may set it: any wish is taken to be met.
-pub(crate) const UNDEFINED: u32 = 1;
 /// The first number of a real value.
-const FIRST: u32 = 2;
+const FIRST: u32 = 1;
 
 /// Values seen for one key.
 #[derive(Clone, Debug, Default)]
@@ -39,7 +37,7 @@ impl Values {
 
     /// Which value numbers a requirement allows.
     pub(crate) fn allowed(&self, requirement: &Requirement) -> Vec<bool> {
-        let mut allowed = vec![requirement.allows_absence(), true];
+        let mut allowed = vec![requirement.allows_absence()];
         allowed.extend(self.names.iter().map(|value| requirement.allows(value)));
         allowed
     }
@@ -111,21 +109,35 @@ impl Keys {
     }
 }
 
-/// Keys that some machine type carries: a type without such a label does not have it.
-pub(crate) fn keys_of_types(problem: &Problem) -> Interner<Name> {
-    let mut known = Interner::default();
-    for catalog in &problem.catalogs {
-        let types = catalog.types.iter().map(|one| &one.labels);
-        for labels in types.chain(catalog.ranges.iter().map(|one| &one.labels)) {
-            for key in labels.keys() {
-                let canonical = labels::canonical(key);
-                if known.find(canonical).is_none() {
-                    known.id(canonical.into());
-                }
+/// Keys whose labels a catalogue decides: a machine without one of them does not have it.
+pub(crate) fn decided_by(catalog: &Catalog) -> Interner<Name> {
+    let mut decided = Interner::default();
+    let types = catalog.types.iter();
+    let own = types.clone().map(|one| &one.labels);
+    for labels in own.chain(catalog.ranges.iter().map(|one| &one.labels)) {
+        for key in labels.keys() {
+            let canonical = labels::canonical(key);
+            if decided.find(canonical).is_none() {
+                decided.id(canonical.into());
             }
         }
     }
-    known
+    let offerings = types.flat_map(|one| &one.offerings).map(|one| &one.region);
+    let mut regions = offerings.chain(catalog.ranges.iter().map(|one| &one.region));
+    if regions.any(|region| !region.is_empty()) {
+        decided.id(labels::REGION.into());
+    }
+    for key in [
+        labels::INSTANCE_TYPE,
+        labels::ZONE,
+        labels::CAPACITY_TYPE,
+        labels::NODEPOOL,
+        labels::RESERVATION_ID,
+        labels::HOSTNAME,
+    ] {
+        decided.id(key.into());
+    }
+    decided
 }
 
 #[cfg(test)]
@@ -140,7 +152,7 @@ mod tests {
         let table = values.allowed(&Requirement::none_of(["a".into()]));
         assert!(!table[a as usize] && table[b as usize] && table[ABSENT as usize]);
         let table = values.allowed(&Requirement::is("a".into()));
-        assert!(table[a as usize] && !table[ABSENT as usize] && table[UNDEFINED as usize]);
+        assert!(table[a as usize] && !table[ABSENT as usize]);
         assert_eq!(values.name(b).map(|name| &**name), Some("b"));
     }
 }

@@ -51,6 +51,7 @@ mod spill;
 mod stock;
 mod topology;
 mod trifle;
+mod variants;
 mod vector;
 mod worth;
 

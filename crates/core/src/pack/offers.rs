@@ -1,27 +1,34 @@
 //! Every single way to buy a machine: pool, type and offering, with the labels the node will have.
 
-use smallvec::SmallVec;
-
 use crate::labels;
 use crate::money::Money;
 use crate::name::{Labels, Name};
 use crate::plan::Purchase;
 use crate::problem::{CapacityType, Catalog, Host, InstanceType, Offering, Pool, Problem, Range};
-use crate::requirement::Requirement;
 use crate::requirements::Requirements;
 use crate::resources::Resources;
 
-use super::intern::Interner;
-use super::labels::{ABSENT, Keys, UNDEFINED};
+use super::columns::beats;
+use super::demand::Demand;
+use super::groups::Groups;
+use super::intern::{FixedMap, Interner};
+use super::labels::{ABSENT, Keys};
 use super::ledger::{Scarce, Supply, Uses};
 use super::measure;
+use super::variants::Variants;
 use super::vector::{Table, Vector};
-
-/// More combinations of a pool's own labels than this are not looked at.
-const MAX_VARIANTS: usize = 32;
 
 /// So many that it does not matter; what a share comes to is known only when machines are counted.
 pub(crate) const UNBOUNDED: i64 = 1 << 40;
+
+/// Prices beyond are compared as this one, $140,000 an hour: nobody means to pay them, and the sum over tens of
+/// thousands of machines is still a number.
+const DEAREST: i64 = i64::MAX >> 16;
+
+/// A pool with more offers than this, all its variants together, keeps only those that can be the best.
+const CROWD: usize = 1 << 17;
+/// And no pool has more than these: memory and time are not endless. Pods that wait longest come first.
+const MAX_OFFERS: usize = 1 << 18;
 
 /// What is bought.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -47,6 +54,8 @@ pub(crate) struct Offer {
     pub(crate) room: Vector,
     /// Label values, by tracked key.
     pub(crate) values: Box<[u32]>,
+    /// Which of the pool's variants gives what the catalogue leaves open.
+    pub(crate) variant: u32,
     pub(crate) uses: Uses,
 }
 
@@ -113,14 +122,23 @@ pub(crate) struct Market<'p> {
     problem: &'p Problem,
     keys: &'p mut Keys,
     table: &'p Table,
-    of_types: Interner<Name>,
+    variants: Variants<'p>,
     pub(crate) supply: Supply,
     pub(crate) offers: Vec<Offer>,
     pub(crate) pools: Vec<PoolTerms>,
 }
 
-/// The value that a pool gives to each tracked key of its own.
-type Variant = SmallVec<[(u32, u32); 2]>;
+/// What a pool says of every machine that it buys.
+struct Buyer<'a> {
+    index: u32,
+    catalog: u32,
+    name: &'a Name,
+    requirements: &'a Requirements,
+    labels: &'a Labels,
+    /// Keys whose labels the catalogue decides.
+    decided: &'a Interner<Name>,
+    limits: &'a [(u32, Option<Name>)],
+}
 
 struct Source<'a> {
     name: &'a Name,
@@ -132,12 +150,19 @@ struct Source<'a> {
 }
 
 impl<'p> Market<'p> {
-    pub(crate) fn new(problem: &'p Problem, keys: &'p mut Keys, table: &'p Table) -> Self {
+    pub(crate) fn new(
+        problem: &'p Problem,
+        keys: &'p mut Keys,
+        table: &'p Table,
+        demands: &'p Interner<Demand>,
+        groups: &Groups,
+    ) -> Self {
+        let variants = Variants::new(problem, keys, demands, groups);
         Market {
             problem,
             keys,
             table,
-            of_types: super::labels::keys_of_types(problem),
+            variants,
             supply: Supply::default(),
             offers: Vec::new(),
             pools: Vec::new(),
@@ -165,6 +190,9 @@ impl<'p> Market<'p> {
             .iter()
             .filter_map(|(key, one)| Some((key.clone(), one.min_values()?)))
             .collect();
+        let picky = requirements
+            .iter()
+            .any(|(_, one)| one.min_values().is_some());
         let mut labels = Labels::new();
         for (key, value) in &pool.labels {
             labels.insert(labels::canonical(key).into(), value.clone());
@@ -174,23 +202,46 @@ impl<'p> Market<'p> {
             requirements: requirements.clone(),
             min_values,
         });
-        let variants = self.variants(&requirements, &labels);
         let position = self
             .problem
             .catalogs
             .iter()
             .position(|one| one.name == pool.catalog);
         let Some(catalog) = position else { return };
+        // What contradicts itself no machine can be.
+        if requirements.contradiction().is_some() {
+            return;
+        }
+        let source = &self.problem.catalogs[catalog];
+        let decided = super::labels::decided_by(source);
+        let open = |key: &str| decided.find(key).is_none() && !labels.contains_key(key);
+        let variants = self.variants.of_pool(self.keys, &requirements, open);
         let limits = self.limits(index, pool);
-        for variant in &variants {
-            self.open_catalog(
-                index,
-                catalog as u32,
-                &requirements,
-                &labels,
-                variant,
-                &limits,
-            );
+        let buyer = Buyer {
+            index,
+            catalog: catalog as u32,
+            name: &pool.name,
+            requirements: &requirements,
+            labels: &labels,
+            decided: &decided,
+            limits: &limits,
+        };
+        let first = self.offers.len();
+        self.open_catalog(&buyer);
+        let mut plain = self.offers.split_off(first);
+        if variants.len().saturating_mul(plain.len()) > CROWD && !picky {
+            plain = unbeaten(plain);
+        }
+        let most = MAX_OFFERS / plain.len().max(1);
+        for (number, variant) in variants.iter().take(most.max(1)).enumerate() {
+            self.offers.extend(plain.iter().map(|offer| {
+                let mut offer = offer.clone();
+                offer.variant = number as u32;
+                for (key, value) in variant {
+                    offer.values[*key as usize] = *value;
+                }
+                offer
+            }));
         }
     }
 
@@ -249,16 +300,10 @@ impl<'p> Market<'p> {
         uses
     }
 
-    fn open_catalog(
-        &mut self,
-        pool: u32,
-        catalog: u32,
-        requirements: &Requirements,
-        labels: &Labels,
-        variant: &Variant,
-        limits: &[(u32, Option<Name>)],
-    ) {
+    /// What a pool may buy, with the labels that are open left out.
+    fn open_catalog(&mut self, buyer: &Buyer<'_>) {
         let problem: &'p Problem = self.problem;
+        let (pool, catalog) = (buyer.index, buyer.catalog);
         let source: &'p Catalog = &problem.catalogs[catalog as usize];
         for (position, one) in source.types.iter().enumerate() {
             let allocatable = self.table.vector(&one.allocatable());
@@ -275,10 +320,10 @@ impl<'p> Market<'p> {
                     capacity_type: offering.capacity_type,
                     reservation: offering.reservation.as_ref(),
                 };
-                let Some(values) = self.values(pool, &place, requirements, labels, variant) else {
+                let Some(values) = self.values(buyer, &place) else {
                     continue;
                 };
-                let mut uses = self.pool_uses(pool, limits, &one.capacity, offering.price);
+                let mut uses = self.pool_uses(pool, buyer.limits, &one.capacity, offering.price);
                 self.offering_uses(
                     &mut uses,
                     catalog,
@@ -293,17 +338,23 @@ impl<'p> Market<'p> {
                         offering: index as u32,
                     },
                     price: offering.price,
-                    cost: (offering.price + problem.settings.node_surcharge).nanos(),
+                    cost: self.cost(offering.price),
                     room: allocatable,
                     values,
+                    variant: 0,
                     uses,
                 });
             }
         }
         for (position, range) in source.ranges.iter().enumerate() {
-            let at = (catalog, position as u32);
-            self.open_range(pool, at, range, requirements, labels, variant, limits);
+            self.open_range(buyer, position as u32, range);
         }
+    }
+
+    /// Price and surcharge, as far as they can be told apart: sums of costs must not overflow.
+    fn cost(&self, price: Money) -> i64 {
+        let all = price.saturating_add(self.problem.settings.node_surcharge);
+        all.nanos().min(DEAREST)
     }
 
     fn offering_uses(
@@ -327,17 +378,8 @@ impl<'p> Market<'p> {
         uses.push((self.supply.counter(scarce, i64::from(left)), 1));
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one call, all of it needed")]
-    fn open_range(
-        &mut self,
-        pool: u32,
-        (catalog, position): (u32, u32),
-        range: &'p Range,
-        requirements: &Requirements,
-        labels: &Labels,
-        variant: &Variant,
-        limits: &[(u32, Option<Name>)],
-    ) {
+    fn open_range(&mut self, buyer: &Buyer<'_>, position: u32, range: &'p Range) {
+        let (pool, catalog) = (buyer.index, buyer.catalog);
         for (index, host) in range.hosts.iter().enumerate() {
             let place = Source {
                 name: &range.name,
@@ -347,12 +389,12 @@ impl<'p> Market<'p> {
                 capacity_type: range.capacity_type,
                 reservation: None,
             };
-            let Some(values) = self.values(pool, &place, requirements, labels, variant) else {
+            let Some(values) = self.values(buyer, &place) else {
                 continue;
             };
             for size in measure::sizes(range, host) {
                 let price = measure::price(range, &size);
-                let mut uses = self.pool_uses(pool, limits, &size, price);
+                let mut uses = self.pool_uses(pool, buyer.limits, &size, price);
                 for (name, free) in host.free.iter() {
                     let scarce = Scarce::Host(catalog, host.name.clone(), name.clone());
                     uses.push((self.supply.counter(scarce, free), size.get(name)));
@@ -371,9 +413,10 @@ impl<'p> Market<'p> {
                         host: index as u32,
                     },
                     price,
-                    cost: (price + self.problem.settings.node_surcharge).nanos(),
+                    cost: self.cost(price),
                     room: self.table.vector(&made(range, &size)),
                     values: values.clone(),
+                    variant: 0,
                     uses,
                 });
             }
@@ -381,67 +424,59 @@ impl<'p> Market<'p> {
     }
 
     /// The labels of a node, as far as somebody asks for them; `None` if the pool does not allow it.
-    fn values(
-        &mut self,
-        pool: u32,
-        place: &Source<'_>,
-        requirements: &Requirements,
-        labels: &Labels,
-        variant: &Variant,
-    ) -> Option<Box<[u32]>> {
-        let name = &self.problem.pools[pool as usize].name;
-        for (key, requirement) in requirements.iter() {
-            let (defined, value) = self.lookup(name, place, key);
-            let allowed = match (defined, value) {
-                (true, Some(value)) => requirement.allows(&value),
-                (true, None) => requirement.allows_absence(),
-                (false, _) => labels
-                    .get(key)
-                    .is_none_or(|value| requirement.allows(value)),
+    fn values(&mut self, buyer: &Buyer<'_>, place: &Source<'_>) -> Option<Box<[u32]>> {
+        for (key, requirement) in buyer.requirements.iter() {
+            let allowed = match buyer.lookup(place, key) {
+                Label::Is(value) => requirement.allows(&value),
+                Label::Missing => requirement.allows_absence(),
+                Label::Open => true,
             };
             if !allowed {
                 return None;
             }
         }
-        for (key, wanted) in labels {
-            let (defined, value) = self.lookup(name, place, key);
-            if defined && value.is_none_or(|value| value != *wanted) {
+        for (key, wanted) in buyer.labels {
+            if !matches!(buyer.lookup(place, key), Label::Is(value) if value == *wanted) {
                 return None;
             }
         }
         let keys: Vec<Name> = self.keys.iter().cloned().collect();
         let mut values = vec![ABSENT; keys.len()].into_boxed_slice();
         for (index, key) in keys.iter().enumerate() {
-            values[index] = match self.lookup(name, place, key) {
-                (true, Some(value)) => self.keys.values[index].id(&value),
-                (true, None) => ABSENT,
-                (false, _) => {
-                    let own = variant.iter().find(|(id, _)| *id == index as u32);
-                    match own {
-                        Some((_, value)) => *value,
-                        None if labels::is_well_known(key) => UNDEFINED,
-                        None => ABSENT,
-                    }
-                }
+            values[index] = match buyer.lookup(place, key) {
+                Label::Is(value) => self.keys.values[index].id(&value),
+                Label::Missing | Label::Open => ABSENT,
             };
         }
         Some(values)
     }
+}
 
-    /// Whether type or offering decide a label, and what it is.
-    fn lookup(&self, pool: &Name, place: &Source<'_>, key: &str) -> (bool, Option<Name>) {
+/// A label of a machine, before anybody asks for it.
+enum Label {
+    Is(Name),
+    Missing,
+    /// Nobody has said yet.
+    Open,
+}
+
+impl Buyer<'_> {
+    /// What type, offering and pool say of a label.
+    fn lookup(&self, place: &Source<'_>, key: &str) -> Label {
         match key {
-            labels::INSTANCE_TYPE => return (true, Some(place.name.clone())),
-            labels::ZONE => return (true, Some(place.zone.clone())),
+            labels::INSTANCE_TYPE => return Label::Is(place.name.clone()),
+            labels::ZONE => return Label::Is(place.zone.clone()),
             labels::CAPACITY_TYPE => {
                 let text: &'static str = place.capacity_type.into();
-                return (true, Some(text.into()));
+                return Label::Is(text.into());
             }
-            labels::NODEPOOL => return (true, Some(pool.clone())),
-            labels::RESERVATION_ID => return (true, place.reservation.cloned()),
-            labels::HOSTNAME => return (true, None),
+            labels::NODEPOOL => return Label::Is(self.name.clone()),
+            labels::RESERVATION_ID => {
+                return place.reservation.cloned().map_or(Label::Missing, Label::Is);
+            }
+            labels::HOSTNAME => return Label::Missing,
             labels::REGION if !place.region.is_empty() => {
-                return (true, Some(place.region.clone()));
+                return Label::Is(place.region.clone());
             }
             _ => {}
         }
@@ -452,64 +487,34 @@ impl<'p> Market<'p> {
                 .find(|(own, _)| labels::canonical(own) == key)
                 .map(|(_, value)| value)
         });
-        match found {
-            Some(value) => (true, Some(value.clone())),
-            None => (self.of_types.find(key).is_some(), None),
+        match found.or_else(|| self.labels.get(key)) {
+            Some(value) => Label::Is(value.clone()),
+            None if self.decided.find(key).is_some() => Label::Missing,
+            None => Label::Open,
         }
     }
+}
 
-    /// The values that a pool can give to keys of its own that somebody asks for: one combination per node.
-    fn variants(&mut self, requirements: &Requirements, labels: &Labels) -> Vec<Variant> {
-        let mut variants = vec![Variant::new()];
-        let keys: Vec<Name> = self.keys.iter().cloned().collect();
-        for (index, key) in keys.iter().enumerate() {
-            if self.of_types.find(key).is_some()
-                || labels::is_well_known(key)
-                    && !labels.contains_key(key)
-                    && requirements.get(key).is_none()
-            {
-                continue;
-            }
-            let values = if let Some(value) = labels.get(key) {
-                vec![self.keys.values[index].id(value)]
-            } else if let Some(requirement) = requirements.get(key) {
-                self.choices(index, key, requirement)
-            } else {
-                continue;
-            };
-            let mut product = Vec::new();
-            for variant in &variants {
-                for value in &values {
-                    let mut longer = variant.clone();
-                    longer.push((index as u32, *value));
-                    product.push(longer);
-                }
-            }
-            product.truncate(MAX_VARIANTS);
-            variants = product;
+/// Offers of one pool without those that another beats which looks the same.
+fn unbeaten(mut offers: Vec<Offer>) -> Vec<Offer> {
+    offers.sort_by_key(|offer| offer.cost);
+    let mut fronts: FixedMap<Box<[u32]>, Vec<usize>> = FixedMap::default();
+    let mut kept: Vec<Offer> = Vec::new();
+    for offer in offers {
+        let front = fronts.entry(offer.values.clone()).or_default();
+        let beaten = front.iter().any(|other| {
+            let other = &kept[*other];
+            beats(
+                (&other.cost, &other.room, &other.uses),
+                (&offer.cost, &offer.room, &offer.uses),
+            )
+        });
+        if !beaten {
+            front.push(kept.len());
+            kept.push(offer);
         }
-        variants
     }
-
-    /// Values that a requirement leaves open: those listed, or those that pods ask for and one that nobody does.
-    fn choices(&mut self, index: usize, key: &str, requirement: &Requirement) -> Vec<u32> {
-        if let Some(listed) = requirement.listed() {
-            if listed.is_empty() {
-                return vec![ABSENT];
-            }
-            let ids = listed.iter().map(|value| self.keys.values[index].id(value));
-            return ids.collect();
-        }
-        let mut asked = super::profile::values_asked(self.problem, key);
-        asked.retain(|value| requirement.allows(value));
-        asked.truncate(MAX_VARIANTS - 1);
-        let invented = (0..i64::from(u16::MAX))
-            .map(|n| Name::from(n.to_string()))
-            .find(|name| requirement.allows(name) && !asked.contains(name));
-        asked.extend(invented);
-        let ids = asked.iter().map(|value| self.keys.values[index].id(value));
-        ids.collect()
-    }
+    kept
 }
 
 /// What a made-to-measure machine leaves for pods and daemons.

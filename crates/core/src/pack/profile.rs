@@ -1,10 +1,7 @@
 //! Everything about a pod but its size, and the ladder of wishes that are given up one by one.
 
-use std::collections::BTreeSet;
 use std::hash::{Hash, Hasher};
 
-use crate::labels;
-use crate::name::Name;
 use crate::problem::{
     AffinityTerm, NodeAffinityTerm, PodSpec, Policy, PreferencePolicy, Problem, Spread, Weighted,
     WhenUnsatisfiable,
@@ -127,7 +124,12 @@ impl<'p> Profiler<'p, '_> {
     /// Levels of a spec; what the groups count is filled in later, when all groups are known.
     pub(crate) fn profile(&mut self, spec: &'p PodSpec) -> Profile<'p> {
         let (levels, invalid) = match self.levels(spec) {
-            Ok(levels) => (levels, None),
+            Ok(levels) => {
+                let last = levels.last().map(|level| self.demands.get(level.demand));
+                let hopeless = last.is_some_and(|demand| demand.terms.is_empty());
+                let why = hopeless.then(|| Demand::contradiction(spec)).flatten();
+                (levels, why)
+            }
             Err(error) => (Vec::new(), Some(error.to_string())),
         };
         Profile {
@@ -193,13 +195,11 @@ impl<'p> Profiler<'p, '_> {
         for spread in hard {
             self.add_spread(&mut level, spec, spread, false)?;
         }
-        for (terms, kind) in [
-            (&spec.affinity, Kind::Affinity),
-            (&spec.anti_affinity, Kind::Anti),
-        ] {
-            for term in terms {
-                self.add_term(&mut level, spec, term, kind, false);
-            }
+        for group in self.groups.company(self.problem, spec, &spec.affinity) {
+            self.add_group(&mut level, group, false);
+        }
+        for term in &spec.anti_affinity {
+            self.add_term(&mut level, spec, term, Kind::Anti, false);
         }
         for wish in wishes {
             match wish {
@@ -239,17 +239,16 @@ impl<'p> Profiler<'p, '_> {
             Policy::Ignore => Demand::strict(&PodSpec::default(), tolerated)?,
         };
         let filter = self.demands.id(filter);
-        if let Some(group) = self.groups.spread(spec, spread, filter) {
-            if self.groups.all.get(group).is_host() {
-                let cap = u16::try_from(spread.max_skew).unwrap_or(NO_CAP - 1);
-                push_cap(level, group, cap, soft);
-            } else {
-                level.rules.push(Rule {
-                    group,
-                    own: false,
-                    soft,
-                });
-            }
+        let group = self.groups.spread(spec, spread, filter);
+        if self.groups.all.get(group).is_host() {
+            let cap = u16::try_from(spread.max_skew).unwrap_or(NO_CAP - 1);
+            push_cap(level, group, cap, soft);
+        } else {
+            level.rules.push(Rule {
+                group,
+                own: false,
+                soft,
+            });
         }
         Ok(())
     }
@@ -262,17 +261,20 @@ impl<'p> Profiler<'p, '_> {
         kind: Kind,
         soft: bool,
     ) {
-        let problem = self.problem;
-        let Some(group) = self.groups.term(problem, spec, term, kind) else {
-            // A term that matches nothing keeps nobody away, and cannot be met as a rule to be near.
-            return;
-        };
+        // A term that matches nothing keeps nobody away, and draws nobody near.
+        if let Some(group) = self.groups.term(self.problem, spec, term, kind) {
+            self.add_group(level, group, soft);
+        }
+    }
+
+    fn add_group(&self, level: &mut Level, group: u32, soft: bool) {
         let rule = Rule {
             group,
             own: false,
             soft,
         };
-        match (self.groups.all.get(group).is_host(), kind) {
+        let known = self.groups.all.get(group);
+        match (known.is_host(), known.kind) {
             (true, Kind::Anti) => push_cap(level, group, 0, soft),
             (true, _) => level.near.push(rule),
             (false, _) => level.rules.push(rule),
@@ -331,6 +333,9 @@ impl Profile<'_> {
                 }
             }
         }
+        if self.invalid.is_none() {
+            self.invalid = self.unreadable(groups);
+        }
         let sought = |group: &u32| {
             let group = groups.all.get(*group);
             !group.is_host() && matches!(group.kind, Kind::Affinity | Kind::Anti)
@@ -338,6 +343,16 @@ impl Profile<'_> {
         self.anchored = self.levels.iter().any(|level| !level.rules.is_empty())
             || self.matched.iter().any(sought)
             || self.matched.iter().any(|group| tangled.contains(group));
+    }
+
+    /// Why nobody knows which pods one of its rules is about.
+    fn unreadable(&self, groups: &Groups) -> Option<String> {
+        let level = self.levels.last()?;
+        let rules = level.rules.iter().chain(&level.near).map(|rule| rule.group);
+        let fault = rules
+            .chain(level.caps.iter().map(|cap| cap.group))
+            .find_map(|group| groups.fault(group))?;
+        Some(format!("a label selector cannot be read: {fault}"))
     }
 
     /// Caps that a pod which is already bound puts on its host: spreads are looked at only when a pod comes.
@@ -352,27 +367,4 @@ impl Profile<'_> {
             })
         })
     }
-}
-
-/// Values of a key that pods name in selectors and affinity.
-pub(crate) fn values_asked(problem: &Problem, key: &str) -> Vec<Name> {
-    let mut values = BTreeSet::new();
-    let bound = problem.nodes.iter().flat_map(|node| &node.pods);
-    for pod in problem.pods.iter().chain(bound) {
-        let spec = &pod.spec;
-        for (own, value) in &spec.node_selector {
-            if labels::canonical(own) == key {
-                values.insert(value.clone());
-            }
-        }
-        let preferred = spec.preferred_affinity.iter().map(|one| &one.term);
-        for term in spec.required_affinity.iter().chain(preferred) {
-            for expression in term {
-                if labels::canonical(&expression.key) == key {
-                    values.extend(expression.values.iter().cloned());
-                }
-            }
-        }
-    }
-    values.into_iter().collect()
 }

@@ -298,9 +298,10 @@ fn node_labels(compiled: &Compiled<'_>, offer: &Offer, capacity: &Resources) -> 
     let mut all = pool.labels.clone();
     if let Some(terms) = compiled.pools.iter().find(|one| one.index == offer.pool) {
         for (key, requirement) in terms.requirements.iter() {
-            let only = requirement.listed().and_then(|values| values.first());
-            if let Some(value) = only {
-                all.entry(key.clone()).or_insert_with(|| value.clone());
+            // Nobody asks for a certain value; the pool asks for one.
+            let value = requirement.some_value();
+            if let Some(value) = value.filter(|_| !requirement.allows_absence()) {
+                all.entry(key.clone()).or_insert(value);
             }
         }
     }

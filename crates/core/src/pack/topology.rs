@@ -101,7 +101,7 @@ impl Topology {
         let refused = level
             .rules
             .iter()
-            .find(|rule| !self.rule_allows(compiled, **rule, values));
+            .find(|rule| !self.rule_allows(compiled, level, **rule, values));
         if let Some(rule) = refused {
             return Some(rule.group);
         }
@@ -117,7 +117,13 @@ impl Topology {
         })
     }
 
-    fn rule_allows(&self, compiled: &Compiled<'_>, rule: Rule, values: &[u32]) -> bool {
+    fn rule_allows(
+        &self,
+        compiled: &Compiled<'_>,
+        level: &Level,
+        rule: Rule,
+        values: &[u32],
+    ) -> bool {
         let domains = &self.groups[rule.group as usize];
         if domains.counts.is_empty() {
             return true;
@@ -132,10 +138,25 @@ impl Topology {
                     && domains.eligible.contains(&domain)
                     && count + i32::from(rule.own) - domains.least(min_domains) <= skew
             }
-            Kind::Affinity => domain != ABSENT && (count > 0 || (rule.own && domains.total == 0)),
+            Kind::Affinity => {
+                domain != ABSENT && (count > 0 || (rule.own && self.nobody(compiled, level, rule)))
+            }
             Kind::Anti => domain == ABSENT || count == 0,
             Kind::Port => true,
         }
+    }
+
+    /// Whether nobody whom a pod must be near is anywhere yet. Rules count the same pods over different keys, and one
+    /// that is where only some of the keys are is somewhere all the same; a wish stands for itself.
+    fn nobody(&self, compiled: &Compiled<'_>, level: &Level, rule: Rule) -> bool {
+        let nobody = |rule: &Rule| self.groups[rule.group as usize].total == 0;
+        if rule.soft {
+            return nobody(&rule);
+        }
+        let company = |other: &&Rule| {
+            !other.soft && compiled.groups.all.get(other.group).kind == Kind::Affinity
+        };
+        level.rules.iter().filter(company).all(nobody)
     }
 
     /// Records pods in a cell. `counted` says whether a spread's node filter lets the place count.
@@ -159,8 +180,12 @@ impl Topology {
             {
                 continue;
             }
-            domains.counts[values[domains.axis] as usize] += count;
-            domains.total += count;
+            // Where the key is not, there is no domain that anybody could share.
+            let domain = values[domains.axis];
+            if domain != ABSENT {
+                domains.counts[domain as usize] += count;
+                domains.total += count;
+            }
         }
         for rule in level.rules.iter().filter(|rule| !rule.soft) {
             if compiled.groups.all.get(rule.group).kind == Kind::Anti {

@@ -23,7 +23,7 @@ impl Trifle {
         let least = priced.filter(|cost| *cost > 0).min().unwrap_or(0);
         let each = least / SHARE;
         for offer in offers.iter_mut().filter(|offer| offer.cost > 0) {
-            offer.cost += each;
+            offer.cost = offer.cost.saturating_add(each);
         }
         Trifle { each, least }
     }

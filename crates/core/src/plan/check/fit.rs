@@ -2,11 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::site::{Kind, Occupant, Site, World, daemons, selected};
+use super::site::{Kind, Occupant, Site, World, daemons, read_term, selected};
 use super::{Findings, Rule};
 use crate::name::{Labels, Name};
 use crate::problem::{DisruptionReason, NodePhase, PodSpec, Volume};
-use crate::requirements::Requirements;
 use crate::resources::Resources;
 use crate::taints::untolerated;
 
@@ -152,7 +151,8 @@ pub(super) fn reachable(volume: &Volume, labels: &Labels) -> bool {
         || volume
             .topology
             .iter()
-            .any(|term| Requirements::parse(term).is_ok_and(|wanted| wanted.satisfied_by(labels)))
+            .filter_map(read_term)
+            .any(|wanted| wanted.satisfied_by(labels))
 }
 
 fn volumes(site: &Site<'_>, findings: &mut Findings) {

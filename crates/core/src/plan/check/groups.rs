@@ -54,9 +54,44 @@ pub(super) fn namespaced(problem: &Problem, owner: &PodSpec, term: &AffinityTerm
     })
 }
 
-/// The pods that a spread of `owner` counts; `None` if it counts none.
+/// Those whom the pod `owner` must be near, by key: pods that match all its terms. One term that selects nothing leaves
+/// nobody.
+pub(super) fn company(problem: &Problem, owner: &PodSpec) -> BTreeSet<Term> {
+    let terms: Option<Vec<Term>> = owner
+        .affinity
+        .iter()
+        .map(|term| namespaced(problem, owner, term))
+        .collect();
+    let (mut wanted, mut shared) = (Requirements::new(), None);
+    for term in terms.iter().flatten() {
+        wanted.require_all(&term.wanted);
+        shared = Some(match shared {
+            None => term.namespaces.clone(),
+            Some(names) => &names & &term.namespaces,
+        });
+    }
+    let namespaces = match terms {
+        Some(_) => shared.unwrap_or_default(),
+        None => BTreeSet::new(),
+    };
+    let keys = owner.affinity.iter().map(|term| &term.topology_key);
+    keys.map(|key| Term {
+        key: labels::canonical(key).into(),
+        namespaces: namespaces.clone(),
+        wanted: wanted.clone(),
+    })
+    .collect()
+}
+
+/// The pods that a spread of `owner` counts: none without a selector, and its key must be there all the same. `None` if
+/// the selector cannot be read.
 pub(super) fn counted(owner: &PodSpec, spread: &crate::problem::Spread) -> Option<Term> {
-    let mut wanted = spread.selector.as_ref()?.requirements().ok()?;
+    let mut namespaces = BTreeSet::new();
+    let mut wanted = Requirements::new();
+    if let Some(selector) = &spread.selector {
+        wanted = selector.requirements().ok()?;
+        namespaces.insert(owner.namespace.clone());
+    }
     for key in &spread.match_label_keys {
         if let Some(value) = owner.labels.get(key) {
             wanted.require(key, &Requirement::is(value.clone()));
@@ -64,7 +99,7 @@ pub(super) fn counted(owner: &PodSpec, spread: &crate::problem::Spread) -> Optio
     }
     Some(Term {
         key: labels::canonical(&spread.topology_key).into(),
-        namespaces: BTreeSet::from([owner.namespace.clone()]),
+        namespaces,
         wanted,
     })
 }

@@ -9,9 +9,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::groups::{Term, counted, namespaced};
+use super::groups::{Term, company, counted};
 use super::purchase;
-use super::site::{Kind, Occupant, Site, World, selected};
+use super::site::{Occupant, Site, World, read_term, selected};
 use super::{Findings, Rule};
 use crate::labels;
 use crate::name::{Labels, Name};
@@ -72,15 +72,10 @@ impl Group {
         }
     }
 
-    fn allows(&self, site: &Site<'_>, own: bool) -> bool {
-        let Some(domain) = site.domain(&self.term.key) else {
-            return false;
-        };
-        let here = self.counts.get(domain).copied().unwrap_or(0);
-        match &self.kind {
-            Kinds::Spread { skew, .. } => here + i64::from(own) - self.least() <= *skew,
-            Kinds::Affinity => here > 0 || (own && self.total == 0),
-        }
+    /// How many it counts in the domain of a site; `None` where there is no domain.
+    fn here(&self, site: &Site<'_>) -> Option<i64> {
+        let domain = site.domain(&self.term.key)?;
+        Some(self.counts.get(domain).copied().unwrap_or(0))
     }
 }
 
@@ -129,7 +124,8 @@ impl Filter {
                 || self
                     .terms
                     .iter()
-                    .any(|term| Requirements::parse(term).is_ok_and(|term| open(&term))))
+                    .filter_map(read_term)
+                    .any(|term| open(&term)))
     }
 }
 
@@ -311,12 +307,29 @@ impl<'a, 'w> Board<'a, 'w> {
     }
 
     fn feasible(&self, (site, pod): &Move<'a>) -> bool {
-        let role = self.roles.get(&Arc::as_ptr(&pod.group.spec));
-        role.is_none_or(|role| {
-            role.owns
-                .iter()
-                .all(|(group, own)| self.groups[*group].allows(&self.world.sites[*site], *own))
-        })
+        let Some(role) = self.roles.get(&Arc::as_ptr(&pod.group.spec)) else {
+            return true;
+        };
+        let site = &self.world.sites[*site];
+        let (mut among_them, mut first) = (true, true);
+        for (group, own) in &role.owns {
+            let group = &self.groups[*group];
+            let Some(here) = group.here(site) else {
+                return false;
+            };
+            match &group.kind {
+                Kinds::Spread { skew, .. } => {
+                    if here + i64::from(*own) - group.least() > *skew {
+                        return false;
+                    }
+                }
+                Kinds::Affinity => {
+                    among_them &= here > 0;
+                    first &= *own && group.total == 0;
+                }
+            }
+        }
+        among_them || first
     }
 
     /// Whether binding takes nothing away from pods that wait: no rule's fullest domain grows.
@@ -436,19 +449,8 @@ fn rules(world: &World<'_>, spec: &PodSpec) -> Vec<(Kinds, Term)> {
             };
             Some((kind, counted(spec, spread)?))
         });
-    let near = spec
-        .affinity
-        .iter()
-        // A term that selects nothing can never hold.
-        .map(|term| {
-            let nothing = || Term {
-                key: term.topology_key.clone(),
-                namespaces: BTreeSet::new(),
-                wanted: Requirements::new(),
-            };
-            let term = namespaced(world.problem, spec, term).unwrap_or_else(nothing);
-            (Kinds::Affinity, term)
-        });
+    let near = company(world.problem, spec);
+    let near = near.into_iter().map(|term| (Kinds::Affinity, term));
     spreads.chain(near).collect()
 }
 
@@ -462,11 +464,9 @@ fn new_group(world: &World<'_>, kind: Kinds, term: Term, universes: &mut Univers
             .entry((term.key.clone(), filter.tolerations.clone()))
             .or_insert_with(|| purchase::domains(world.problem, &term.key, tolerations));
         let mut all = offered.clone();
-        let nodes = world
-            .sites
-            .iter()
-            .filter(|site| matches!(site.kind, Kind::Node(_)) && filter.admits(site));
-        all.extend(nodes.filter_map(|site| site.domain(&term.key).cloned()));
+        // New nodes count, too: pods may have asked for a value that the pool leaves open.
+        let sites = world.sites.iter().filter(|site| filter.admits(site));
+        all.extend(sites.filter_map(|site| site.domain(&term.key).cloned()));
         eligible.extend(
             all.into_iter()
                 .filter(|domain| filter.allows_domain(&term.key, domain)),

@@ -131,6 +131,9 @@ pub(super) fn domains(
         ) else {
             continue;
         };
+        if wanted.contradiction().is_some() {
+            continue;
+        }
         let known = known_keys(problem, pool);
         let own = (!known.contains(key)).then(|| wanted.get(key)).flatten();
         let mut offer = |purchase: Purchase, source: Source<'_>| {
@@ -200,16 +203,28 @@ fn purchase_of(
     }
 }
 
-/// Keys that machines of the pool's catalogue carry: a machine without one does not have it, whatever the pool says.
+/// Keys that the pool or its catalogue decides: a machine without one does not have it, whatever pods ask for.
 fn known_keys(problem: &Problem, pool: &Pool) -> BTreeSet<Name> {
-    let mut keys: BTreeSet<Name> = labels::WELL_KNOWN
-        .iter()
-        .map(|key| Name::from(*key))
-        .collect();
+    let always = [
+        labels::NODEPOOL,
+        labels::CAPACITY_TYPE,
+        labels::ZONE,
+        labels::INSTANCE_TYPE,
+        labels::RESERVATION_ID,
+        labels::HOSTNAME,
+    ];
+    let mut keys: BTreeSet<Name> = always.into_iter().map(Name::from).collect();
     if let Some(catalog) = problem.catalog(&pool.catalog) {
         let types = catalog.types.iter().flat_map(|kind| kind.labels.keys());
         let ranges = catalog.ranges.iter().flat_map(|range| range.labels.keys());
-        keys.extend(types.chain(ranges).cloned());
+        keys.extend(types.chain(ranges).map(|key| labels::canonical(key).into()));
+        let offerings = catalog.types.iter().flat_map(|kind| &kind.offerings);
+        let mut regions = offerings
+            .map(|offering| &offering.region)
+            .chain(catalog.ranges.iter().map(|range| &range.region));
+        if regions.any(|region| !region.is_empty()) {
+            keys.insert(labels::REGION.into());
+        }
     }
     keys.extend(pool.labels.keys().cloned());
     keys
@@ -317,7 +332,7 @@ fn terms(
     if let Some(key) = will_have.keys().find(|key| {
         !given.contains_key(*key)
             && &***key != labels::INSTANCE_TYPE
-            && (known.contains(*key) || wanted.get(key).is_none())
+            && (known.contains(*key) || (wanted.get(key).is_none() && !labels::is_well_known(key)))
     }) {
         return Err(format!("nothing gives the node the label {key}"));
     }
@@ -417,6 +432,7 @@ fn alternative(
         let spec = pod.spec();
         let spread = spec.spread.iter().map(|spread| &spread.topology_key);
         let near = spec.affinity.iter().chain(&spec.anti_affinity);
+        let near = near.filter(|term| term.selector.is_some());
         for key in spread.chain(near.map(|term| &term.topology_key)) {
             if will_have.get(key) != site.labels.get(key) {
                 return Err(format!("it would take pod {} to another {key}", pod.name()));

@@ -7,7 +7,7 @@ use super::{Findings, Rule};
 use crate::labels;
 use crate::name::{Labels, Name};
 use crate::plan::{Home, Launch, Plan, PodRef};
-use crate::problem::{Node, NodePhase, Pod, PodSpec, Pool, Problem};
+use crate::problem::{Node, NodeAffinityTerm, NodePhase, Pod, PodSpec, Pool, Problem};
 use crate::requirements::Requirements;
 use crate::resources::Resources;
 use crate::taints::{Effect, Taint, untolerated};
@@ -339,6 +339,14 @@ fn passing(taint: &Taint) -> bool {
     ) || taint.key.starts_with("readiness.k8s.io/")
 }
 
+/// A term about nodes; `None` if it matches none, as one that is empty or cannot be read.
+pub(super) fn read_term(term: &NodeAffinityTerm) -> Option<Requirements> {
+    if term.is_empty() {
+        return None;
+    }
+    Requirements::parse(term).ok()
+}
+
 /// Whether a node with these labels satisfies node selector and required affinity.
 pub(super) fn selected(spec: &PodSpec, labels: &Labels, hostname: Option<&Name>) -> bool {
     let holds = |wanted: &Requirements| {
@@ -359,7 +367,8 @@ pub(super) fn selected(spec: &PodSpec, labels: &Labels, hostname: Option<&Name>)
             || spec
                 .required_affinity
                 .iter()
-                .any(|term| Requirements::parse(term).is_ok_and(|term| holds(&term))))
+                .filter_map(read_term)
+                .any(|term| holds(&term)))
 }
 
 /// The daemons that run on a node with these labels and taints.

@@ -107,7 +107,7 @@ fn malformed_files_get_line_field_reason_and_remedy() {
             r#""price":0.03"#,
             r#""price":-0.03"#,
             "instanceTypes[0].offerings[0].price: -0.03 is not a price (write dollars per hour, \
-             zero or more; mark what cannot be bought as unavailable)",
+             from zero to a billion; mark what cannot be bought as unavailable)",
         ),
         (
             r#""maxSkew":1"#,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::error::Fault;
 use crate::name::Name;
-use crate::problem::{Pod, Problem};
+use crate::problem::{Catalog, Pod, Problem};
 use crate::requirement::{Expression, Requirement};
 
 pub(super) fn twice(what: &str, name: &Name) -> Fault {
@@ -14,15 +14,42 @@ pub(super) fn twice(what: &str, name: &Name) -> Fault {
     )
 }
 
+/// Dollars an hour that no price exceeds.
+const HIGHEST_PRICE: f64 = 1e9;
+
 pub(super) fn price(dollars: f64) -> Result<(), Fault> {
-    if dollars.is_finite() && dollars >= 0.0 {
+    if (0.0..=HIGHEST_PRICE).contains(&dollars) {
         return Ok(());
     }
     let fault = format!("{dollars} is not a price");
     Err(Fault::new(
         fault,
-        "write dollars per hour, zero or more; mark what cannot be bought as unavailable",
+        "write dollars per hour, from zero to a billion; mark what cannot be bought as unavailable",
     ))
+}
+
+fn prices(catalog: &Catalog) -> Result<(), Fault> {
+    for (index, kind) in catalog.types.iter().enumerate() {
+        for (turn, offering) in kind.offerings.iter().enumerate() {
+            price(offering.price.dollars()).map_err(|fault| {
+                let fault = fault.within("price").element(turn).within("offerings");
+                fault.element(index).within("types")
+            })?;
+        }
+    }
+    for (index, range) in catalog.ranges.iter().enumerate() {
+        for (field, one) in [
+            ("machine", range.prices.machine),
+            ("core", range.prices.core),
+            ("memoryGib", range.prices.memory_gib),
+        ] {
+            price(one.dollars()).map_err(|fault| {
+                let fault = fault.within(field).within("prices");
+                fault.element(index).within("ranges")
+            })?;
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn requirements(given: &[Expression]) -> Result<(), Fault> {
@@ -66,6 +93,7 @@ pub(super) fn problem(problem: &Problem) -> Result<(), Fault> {
             "instance type",
             catalog.types.iter().map(|one| &one.name),
         )
+        .and_then(|_| prices(catalog))
         .map_err(|fault| fault.element(index).within("catalogs"))?;
     }
     unique("pools", "pool", problem.pools.iter().map(|one| &one.name))?;

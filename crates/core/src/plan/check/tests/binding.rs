@@ -260,3 +260,40 @@ fn affinity_follows_a_pod_that_is_there_or_starts_a_group() {
         "among them web",
     );
 }
+
+#[test]
+fn affinity_of_several_terms_is_to_pods_that_match_all() {
+    let mut problem = problem();
+    let tier = AffinityTerm {
+        selector: Some(LabelSelector::label("tier", "front")),
+        ..term(labels::ZONE, "web")
+    };
+    let near = PodSpec {
+        affinity: vec![term(labels::ZONE, "web"), tier],
+        labels: labels_of(&[("app", "other")]),
+        ..spec(100)
+    };
+    let labelled = |pairs: &[(&str, &str)]| PodSpec {
+        labels: labels_of(pairs),
+        ..spec(100)
+    };
+    let bound = vec![
+        Pod::new("web", labelled(&[("app", "web")])),
+        Pod::new("front", labelled(&[("tier", "front")])),
+    ];
+    node(&mut problem, "n", "a", bound);
+    let pods = pend(&mut problem, "near", 1, near.clone());
+    broken(&problem, &put("n", &pods), Rule::Spread, "among them near");
+    // The first that matches all of its own terms needs nobody, whoever matches one of them.
+    let both = [("app", "web"), ("tier", "front")];
+    let first = PodSpec {
+        labels: labels_of(&both),
+        ..near
+    };
+    problem.pods[0].spec = std::sync::Arc::new(first);
+    valid(&problem, &in_zones(&problem, &pods, &["b"]));
+    problem.nodes[0].pods[0] = Pod::new("both", labelled(&both));
+    valid(&problem, &put("n", &pods));
+    let away = in_zones(&problem, &pods, &["b"]);
+    broken(&problem, &away, Rule::Spread, "among them near");
+}

@@ -127,6 +127,30 @@ fn labels_are_those_that_type_offering_and_pool_give() {
 }
 
 #[test]
+fn well_known_labels_that_the_catalogue_leaves_open_may_be_asked_for() {
+    let (mut problem, pods) = one_pod();
+    for key in [labels::OS, labels::REGION] {
+        let wanted = [(labels::OS, "linux"), (labels::REGION, "eu")];
+        let value = wanted.iter().find(|(own, _)| *own == key).unwrap().1;
+        let asked = |problem: &Problem| {
+            changed(problem, &pods, |launch| {
+                launch.labels.insert(key.into(), value.into());
+            })
+        };
+        for kind in &mut problem.catalogs[0].types {
+            kind.labels.remove(labels::OS);
+        }
+        valid(&problem, &asked(&problem));
+        let other = &mut problem.catalogs[0].types[1];
+        other.labels.insert(labels::OS.into(), "linux".into());
+        other.offerings[0].region = "eu".into();
+        let words = format!("nothing gives the node the label {key}");
+        broken(&problem, &asked(&problem), Rule::Purchase, &words);
+        problem.catalogs[0].types[1].offerings[0].region = "".into();
+    }
+}
+
+#[test]
 fn a_key_that_other_types_carry_is_absent_on_those_that_do_not() {
     let (mut problem, pods) = one_pod();
     problem.catalogs[0].types[1]

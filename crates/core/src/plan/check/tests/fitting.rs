@@ -116,6 +116,37 @@ fn node_selectors_and_one_affinity_term_hold() {
 }
 
 #[test]
+fn what_must_exist_is_there_and_empty_terms_match_nothing() {
+    let mut problem = problem();
+    node(&mut problem, "n", "a", Vec::new());
+    let gpu = |operator, values: &[&str]| Expression::new("gpu", operator, values);
+    let present = vec![gpu(Operator::Exists, &[]), gpu(Operator::NotIn, &["t4"])];
+    for term in [
+        present.clone(),
+        vec![gpu(Operator::In, &["a"]), gpu(Operator::In, &["b"])],
+        Vec::new(),
+    ] {
+        problem.pods.clear();
+        let wants = PodSpec {
+            required_affinity: vec![term],
+            ..spec(100)
+        };
+        let pods = pend(&mut problem, "web", 1, wants);
+        broken(&problem, &put("n", &pods), Rule::Labels, "does not select");
+    }
+    problem.nodes[0]
+        .labels
+        .extend(labels_of(&[("gpu", "a100")]));
+    problem.pods.clear();
+    let wants = PodSpec {
+        required_affinity: vec![Vec::new(), present],
+        ..spec(100)
+    };
+    let pods = pend(&mut problem, "web", 1, wants);
+    valid(&problem, &put("n", &pods));
+}
+
+#[test]
 fn a_pod_may_ask_for_the_host_by_name() {
     let mut problem = problem();
     node(&mut problem, "n", "a", Vec::new());
