@@ -111,6 +111,11 @@ impl Ledger {
             .unwrap_or(i64::MAX)
     }
 
+    /// How many times `amount` is in what is left of a counter, parts included.
+    pub(crate) fn shares(&self, counter: u32, amount: i64) -> f64 {
+        (self.0[counter as usize] as f64 / amount as f64).max(0.0)
+    }
+
     pub(crate) fn take(&mut self, uses: &Uses) {
         for (counter, amount) in uses {
             self.0[*counter as usize] -= amount;

@@ -114,6 +114,8 @@ pub(crate) struct Market<'p> {
     keys: &'p mut Keys,
     table: &'p Table,
     of_types: Interner<Name>,
+    /// Pods that machines may be made for, one by one.
+    singles: Vec<Resources>,
     pub(crate) supply: Supply,
     pub(crate) offers: Vec<Offer>,
     pub(crate) pools: Vec<PoolTerms>,
@@ -138,6 +140,7 @@ impl<'p> Market<'p> {
             keys,
             table,
             of_types: super::labels::keys_of_types(problem),
+            singles: measure::singles(problem),
             supply: Supply::default(),
             offers: Vec::new(),
             pools: Vec::new(),
@@ -350,7 +353,8 @@ impl<'p> Market<'p> {
             let Some(values) = self.values(pool, &place, requirements, labels, variant) else {
                 continue;
             };
-            for size in measure::sizes(range, host) {
+            let daemons = measure::daemons(self.problem, self.keys, pool, &values);
+            for size in measure::sizes(range, host, &daemons, &self.singles) {
                 let price = measure::price(range, &size);
                 let mut uses = self.pool_uses(pool, limits, &size, price);
                 for (name, free) in host.free.iter() {
@@ -372,7 +376,7 @@ impl<'p> Market<'p> {
                     },
                     price,
                     cost: (price + self.problem.settings.node_surcharge).nanos(),
-                    room: self.table.vector(&made(range, &size)),
+                    room: self.table.vector(&measure::allocatable(range, &size)),
                     values: values.clone(),
                     uses,
                 });
@@ -510,16 +514,4 @@ impl<'p> Market<'p> {
         let ids = asked.iter().map(|value| self.keys.values[index].id(value));
         ids.collect()
     }
-}
-
-/// What a made-to-measure machine leaves for pods and daemons.
-fn made(range: &Range, size: &Resources) -> Resources {
-    InstanceType {
-        name: range.name.clone(),
-        labels: Labels::new(),
-        capacity: size.clone(),
-        overhead: range.overhead.clone(),
-        offerings: Vec::new(),
-    }
-    .allocatable()
 }
