@@ -208,7 +208,9 @@ fn most_demanding(context: &Context<'_, '_>) -> i64 {
             .map(|column| column.cost);
         let makes = (0..compiled.makes.all.len() as u32).filter(|make| {
             let columns = &compiled.makes.all[*make as usize].columns;
-            columns.iter().any(|column| context.sets.contains(set, *column))
+            columns
+                .iter()
+                .any(|column| context.sets.contains(set, *column))
         });
         let made = makes.filter_map(|make| Some(compiled.cut(make, requests)?.cost));
         made.chain(fixed).min()

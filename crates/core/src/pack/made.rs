@@ -27,7 +27,6 @@ pub(crate) struct Make {
 /// A machine of an exact size.
 #[derive(Clone, Debug)]
 pub(crate) struct Exact {
-    pub(crate) make: u32,
     pub(crate) cost: i64,
     pub(crate) uses: Uses,
 }
@@ -126,7 +125,6 @@ impl<'p> Compiled<'p> {
             (*counter, amount)
         };
         Some(Exact {
-            make,
             cost: price + known.extra,
             uses: uses.iter().map(exact).collect(),
         })

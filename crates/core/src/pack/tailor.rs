@@ -5,15 +5,15 @@
 
 use super::bins::{Bin, Context, Packing};
 use super::caps;
-use super::ledger::Uses;
+use super::ledger::{Ledger, Uses};
 use super::made::Exact;
 use super::sets::NOTHING;
 use super::vector::Vector;
 
-/// With more machines than this, no two of them are compared.
-const FEW_BINS: usize = 96;
-/// How many machines are looked at for pods that have none.
-const MOST_LOOKS: usize = 50_000;
+/// How many machines are cut to see whether they would be cheaper.
+const MOST_LOOKS: usize = 8_000;
+/// How many for pods that have none.
+const LAST_LOOKS: usize = 50_000;
 
 /// What is bought for a bin.
 #[derive(Clone)]
@@ -27,7 +27,7 @@ struct Bought {
 pub(crate) fn tailor(context: &mut Context<'_, '_>, packing: &mut Packing) {
     let mut tailor = cut(context, packing);
     tailor.exchange_all(packing);
-    tailor.join_pairs(packing);
+    tailor.rearrange(packing);
     tailor.serve_the_rest(packing);
 }
 
@@ -39,6 +39,7 @@ pub(crate) fn cut<'t, 'a, 'p>(
     let mut tailor = Tailor {
         bought: Vec::with_capacity(packing.bins.len()),
         context,
+        looks: MOST_LOOKS,
     };
     tailor.cut_all(packing);
     tailor
@@ -49,6 +50,8 @@ pub(crate) struct Tailor<'t, 'a, 'p> {
     context: &'t mut Context<'a, 'p>,
     /// By bin.
     bought: Vec<Bought>,
+    /// How many more machines may be cut to see what they cost.
+    looks: usize,
 }
 
 impl Tailor<'_, '_, '_> {
@@ -75,7 +78,7 @@ impl Tailor<'_, '_, '_> {
         for index in 0..packing.bins.len() {
             let old = self.bought[index].clone();
             let bin = &packing.bins[index];
-            let best = self.cheapest(packing, bin.set, &bin.load, Some(&old.uses));
+            let best = self.cheapest(&packing.ledger, bin.set, &bin.load, Some(&old.uses));
             if let Some(best) = best.filter(|best| best.cost < old.cost) {
                 self.replace(packing, index, best);
             }
@@ -84,13 +87,14 @@ impl Tailor<'_, '_, '_> {
 
     /// What is cheapest for a load, with what is given back for it.
     fn cheapest(
-        &self,
-        packing: &Packing,
+        &mut self,
+        ledger: &Ledger,
         set: u32,
         load: &Vector,
         back: Option<&Uses>,
     ) -> Option<Bought> {
         let compiled = self.context.compiled;
+        self.looks = self.looks.saturating_sub(compiled.makes.all.len());
         let none = Uses::new();
         let back = back.unwrap_or(&none);
         let sets = &self.context.sets;
@@ -98,7 +102,7 @@ impl Tailor<'_, '_, '_> {
             let column = &compiled.columns[*index as usize];
             compiled.makes.of(*index).is_none()
                 && load.fits(&column.room)
-                && packing.ledger.can_swap(back, &column.uses)
+                && ledger.can_swap(back, &column.uses)
                 && sets.diverse(compiled, set, *index, load)
         });
         let fixed = fixed.map(|index| {
@@ -111,7 +115,7 @@ impl Tailor<'_, '_, '_> {
         });
         let made = (0..compiled.makes.all.len() as u32).filter_map(|make| {
             let (column, exact) = self.made(make, set, load)?;
-            let can = packing.ledger.can_swap(back, &exact.uses);
+            let can = ledger.can_swap(back, &exact.uses);
             (can && sets.diverse(compiled, set, column, load)).then_some(Bought {
                 column,
                 cost: exact.cost,
@@ -143,81 +147,138 @@ impl Tailor<'_, '_, '_> {
         self.bought[index] = new;
     }
 
-    /// Makes one machine of two where that costs less.
-    fn join_pairs(&mut self, packing: &mut Packing) {
-        if packing.bins.len() > FEW_BINS {
-            return;
-        }
+    /// Makes one machine of two, or moves pods from one to the other, where that costs less.
+    fn rearrange(&mut self, packing: &mut Packing) {
         let mut first = 0;
-        while first < packing.bins.len() {
-            let second = (first + 1..packing.bins.len())
-                .find(|second| self.join(packing, first, *second));
-            if second.is_none() {
+        while first < packing.bins.len() && self.looks > 0 {
+            let others = 0..packing.bins.len();
+            let mut others = others.filter(|other| *other != first);
+            let better = others.any(|second| self.join(packing, first, second))
+                || (0..packing.bins.len()).any(|second| self.shift(packing, first, second));
+            if better {
+                first = 0;
+            } else {
                 first += 1;
             }
         }
     }
 
     fn join(&mut self, packing: &mut Packing, first: usize, second: usize) -> bool {
-        let makes = &self.context.compiled.makes;
-        let made = |index: usize| makes.of(packing.bins[index].column).is_some();
-        if !made(first) && !made(second) {
-            return false;
+        let mut pods = packing.bins[first].pods.to_vec();
+        for (lot, count) in &packing.bins[second].pods {
+            add(&mut pods, *lot, *count);
         }
-        let Some(both) = self.together(&packing.bins[first], &packing.bins[second]) else {
+        let Some(both) = self.assemble(&pods) else {
             return false;
         };
-        let mut back = self.bought[first].uses.clone();
-        back.extend(self.bought[second].uses.iter().copied());
-        let before = self.bought[first].cost + self.bought[second].cost;
-        let best = self.cheapest(packing, both.set, &both.load, Some(&back));
-        let Some(best) = best.filter(|best| best.cost < before) else {
-            return false;
-        };
-        packing.bins[first] = both;
-        packing.bins.swap_remove(second);
-        let gone = self.bought.swap_remove(second);
-        packing.ledger.give(&gone.uses);
-        packing.cost -= gone.cost;
-        self.replace(packing, first, best);
-        true
+        self.exchange(packing, &[first, second], vec![both])
     }
 
-    /// The pods of two bins in one, if they bear each other.
-    fn together(&mut self, a: &Bin, b: &Bin) -> Option<Bin> {
-        let compiled = self.context.compiled;
-        let set = self.context.sets.meet(compiled, a.set, b.set);
-        if set == NOTHING {
-            return None;
+    /// Moves pods of one kind to another machine, or to one of their own where `to` is where they are.
+    fn shift(&mut self, packing: &mut Packing, from: usize, to: usize) -> bool {
+        let pods = packing.bins[from].pods.to_vec();
+        if pods.iter().any(|(lot, _)| self.context.is_near(*lot)) {
+            return false;
         }
-        let mut both = a.clone();
-        both.set = set;
-        both.load.add(&b.load);
-        for (lot, count) in &b.pods {
+        for (lot, count) in &pods {
+            let mut counts = vec![1, *count];
+            counts.dedup();
+            for moved in counts {
+                let mut rest = pods.clone();
+                rest.retain_mut(|(own, left)| {
+                    if own == lot {
+                        *left -= moved;
+                    }
+                    *left > 0
+                });
+                if rest.is_empty() {
+                    continue;
+                }
+                let mut there = if from == to {
+                    Vec::new()
+                } else {
+                    packing.bins[to].pods.to_vec()
+                };
+                add(&mut there, *lot, moved);
+                let (Some(rest), Some(there)) = (self.assemble(&rest), self.assemble(&there))
+                else {
+                    continue;
+                };
+                let old: &[usize] = if from == to { &[from] } else { &[from, to] };
+                if self.exchange(packing, old, vec![rest, there]) {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// A bin with these pods, if they bear each other.
+    fn assemble(&mut self, pods: &[(u32, u32)]) -> Option<Bin> {
+        let compiled = self.context.compiled;
+        let (first, _) = pods.first()?;
+        let mut bin = empty(self.context.lots[*first as usize].set);
+        for (lot, count) in pods {
+            let set = self.context.lots[*lot as usize].set;
+            bin.set = self.context.sets.meet(compiled, bin.set, set);
             let own = &self.context.level(*lot).caps;
-            if caps::room(&both.caps, own) < *count {
+            if bin.set == NOTHING || caps::room(&bin.caps, own) < *count {
                 return None;
             }
             for cap in own {
-                caps::hold(&mut both.caps, *cap, *count);
+                caps::hold(&mut bin.caps, *cap, *count);
             }
-            match both.pods.iter_mut().find(|(known, _)| known == lot) {
-                Some((_, present)) => *present += count,
-                None => both.pods.push((*lot, *count)),
-            }
+            let requests = self.context.requests(*lot);
+            bin.load.add(&requests.times(i64::from(*count)));
+            bin.pods.push((*lot, *count));
         }
-        Some(both)
+        Some(bin)
+    }
+
+    /// Puts new bins in the place of old ones, if they cost less together.
+    fn exchange(&mut self, packing: &mut Packing, old: &[usize], new: Vec<Bin>) -> bool {
+        let mut ledger = packing.ledger.clone();
+        let mut saved = 0;
+        for index in old {
+            ledger.give(&self.bought[*index].uses);
+            saved += self.bought[*index].cost;
+        }
+        let mut bought = Vec::with_capacity(new.len());
+        for bin in &new {
+            let Some(best) = self.cheapest(&ledger, bin.set, &bin.load, None) else {
+                return false;
+            };
+            saved -= best.cost;
+            if saved <= 0 {
+                return false;
+            }
+            ledger.take(&best.uses);
+            bought.push(best);
+        }
+        packing.ledger = ledger;
+        packing.cost -= saved;
+        let mut old = old.to_vec();
+        old.sort_unstable();
+        for index in old.into_iter().rev() {
+            packing.bins.swap_remove(index);
+            self.bought.swap_remove(index);
+        }
+        for (mut bin, best) in new.into_iter().zip(bought) {
+            bin.column = best.column;
+            packing.bins.push(bin);
+            self.bought.push(best);
+        }
+        true
     }
 
     /// Pods for which nothing was left find room in what the others do not need.
     fn serve_the_rest(&mut self, packing: &mut Packing) {
-        let mut looks = MOST_LOOKS;
+        self.looks = LAST_LOOKS;
         for lot in self.context.by_size() {
             if self.context.is_near(lot) {
                 continue;
             }
-            while packing.left[lot as usize] > 0 && looks > 0 {
-                looks = looks.saturating_sub(packing.bins.len() + 1);
+            while packing.left[lot as usize] > 0 && self.looks > 0 {
                 if !self.enlarge_one(packing, lot) && !self.open_one(packing, lot) {
                     break;
                 }
@@ -239,10 +300,10 @@ impl Tailor<'_, '_, '_> {
             }
             let set = self.context.lots[lot as usize].set;
             let set = self.context.sets.meet(compiled, bin.set, set);
-            let old = &self.bought[index];
-            let new = self.cheapest(packing, set, &load, Some(&old.uses));
+            let Bought { uses, cost, .. } = self.bought[index].clone();
+            let new = self.cheapest(&packing.ledger, set, &load, Some(&uses));
             let Some(new) = new else { continue };
-            let more = new.cost - old.cost;
+            let more = new.cost - cost;
             if best.as_ref().is_none_or(|(least, ..)| more < *least) {
                 best = Some((more, index, new));
             }
@@ -261,20 +322,35 @@ impl Tailor<'_, '_, '_> {
         if set == NOTHING {
             return false;
         }
-        let Some(new) = self.cheapest(packing, set, &load, None) else {
+        let Some(new) = self.cheapest(&packing.ledger, set, &load, None) else {
             return false;
         };
         packing.ledger.take(&new.uses);
         packing.cost += new.cost;
         packing.bins.push(Bin {
-            set,
             column: new.column,
-            load: Vector::ZERO,
-            caps: caps::HostCaps::new(),
-            pods: smallvec::SmallVec::new(),
+            ..empty(set)
         });
         self.bought.push(new);
         self.context.put(packing, packing.bins.len() - 1, lot, 1);
         true
+    }
+}
+
+fn add(pods: &mut Vec<(u32, u32)>, lot: u32, count: u32) {
+    match pods.iter_mut().find(|(known, _)| *known == lot) {
+        Some((_, present)) => *present += count,
+        None => pods.push((lot, count)),
+    }
+}
+
+/// A bin without pods and without a machine.
+fn empty(set: u32) -> Bin {
+    Bin {
+        set,
+        column: 0,
+        load: Vector::ZERO,
+        caps: caps::HostCaps::new(),
+        pods: smallvec::SmallVec::new(),
     }
 }

@@ -138,7 +138,11 @@ impl<'a> Judged<'a> {
         for (low, high) in judged.cells()? {
             let room = compiled.table.vector(&judged.room(&high));
             let fits = |kind: usize| buyers.least[kind].is_some_and(|least| least.fits(&room));
-            let here: Vec<bool> = admitted.iter().enumerate().map(|(kind, may)| *may && fits(kind)).collect();
+            let here: Vec<bool> = admitted
+                .iter()
+                .enumerate()
+                .map(|(kind, may)| *may && fits(kind))
+                .collect();
             let (values, apart) = tops(appraisal, &here);
             for corner in corners(&low, &high) {
                 let room = compiled.table.vector(&judged.room(&corner));
@@ -224,8 +228,14 @@ fn spans(first: i64, last: i64, parts: i64) -> Vec<(i64, i64)> {
 /// Sizes that have the smallest or the largest amount of each resource.
 fn corners(low: &Resources, high: &Resources) -> Vec<Resources> {
     let mut all = vec![low.clone()];
-    for (name, amount) in high.iter().filter(|(name, amount)| low.get(name) != *amount) {
-        let more: Vec<Resources> = all.iter().map(|one| one.clone().with(name, amount)).collect();
+    for (name, amount) in high
+        .iter()
+        .filter(|(name, amount)| low.get(name) != *amount)
+    {
+        let more: Vec<Resources> = all
+            .iter()
+            .map(|one| one.clone().with(name, amount))
+            .collect();
         all.extend(more);
     }
     all
@@ -235,7 +245,13 @@ fn corners(low: &Resources, high: &Resources) -> Vec<Resources> {
 fn tops(appraisal: &Appraisal, kinds: &[bool]) -> (Vec<f64>, f64) {
     let width = appraisal.resources.len() + appraisal.caps.len();
     let mut tops = vec![0.0; width];
-    for (values, _) in appraisal.values.of.iter().zip(kinds).filter(|(_, may)| **may) {
+    for (values, _) in appraisal
+        .values
+        .of
+        .iter()
+        .zip(kinds)
+        .filter(|(_, may)| **may)
+    {
         for (top, value) in tops.iter_mut().zip(values) {
             if *value > *top {
                 *top = *value;
@@ -244,7 +260,10 @@ fn tops(appraisal: &Appraisal, kinds: &[bool]) -> (Vec<f64>, f64) {
     }
     let groups = tops.split_off(appraisal.resources.len());
     let groups = groups.iter().zip(&appraisal.caps);
-    (tops, groups.map(|(value, cap)| value * f64::from(*cap)).sum())
+    (
+        tops,
+        groups.map(|(value, cap)| value * f64::from(*cap)).sum(),
+    )
 }
 
 /// The most that machines on a host can be worth beyond their price, whatever sizes they have.
@@ -260,7 +279,11 @@ fn gift(makes: &[&Judged<'_>], scale: f64) -> f64 {
             let worth = one.tops.iter().find(|(known, _)| &**known == name);
             let worth = worth.map_or(0.0, |(_, value)| value / scale);
             let taken = one.range.overhead.get(name) + one.daemons.get(name);
-            let free = one.host.free.contains(name).then(|| one.host.free.get(name));
+            let free = one
+                .host
+                .free
+                .contains(name)
+                .then(|| one.host.free.get(name));
             let (least, largest) = (one.range.min.get(name), one.range.max.get(name));
             own -= worth * taken as f64;
             let gain = worth - one.unit_price(name);
@@ -295,5 +318,9 @@ fn gift(makes: &[&Judged<'_>], scale: f64) -> f64 {
         }
         best = sum;
     }
-    if most > MOST_MACHINES { f64::INFINITY } else { best }
+    if most > MOST_MACHINES {
+        f64::INFINITY
+    } else {
+        best
+    }
 }
