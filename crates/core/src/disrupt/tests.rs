@@ -467,6 +467,27 @@ fn pods_that_wait_keep_what_they_will_use() {
 }
 
 #[test]
+fn machines_for_pods_that_wait_and_that_move_keep_the_share_together() {
+    let mut problem = problem();
+    problem.catalogs[0].types.truncate(1);
+    node(&mut problem, "old", 2, &[1500]);
+    problem.nodes[0].price = Some(Money::from_dollars(0.5));
+    problem.settings.spot_share = Some(50);
+    let mut waits = (*pod("waits", 1500).spec).clone();
+    waits
+        .node_selector
+        .insert(labels::CAPACITY_TYPE.into(), "spot".into());
+    problem.pods = vec![Pod::new("waits", waits)];
+    let plan = decide(&problem);
+    assert_eq!(plan.removals.len(), 1, "{plan:?}");
+    let launches = plan.launches.iter();
+    let ways: Vec<CapacityType> = launches
+        .map(|launch| launch.purchase.capacity_type)
+        .collect();
+    assert_eq!(ways, [CapacityType::Spot, CapacityType::OnDemand]);
+}
+
+#[test]
 fn balanced_pools_do_not_move_much_for_little() {
     let mut problem = problem();
     on_demand_only(&mut problem);

@@ -25,8 +25,8 @@ pub(crate) enum Scarce {
     Range(u32, u32),
     /// New nodes altogether.
     Nodes,
-    /// Machines of one spot offering: catalogue, type, zone.
-    SpotShare(u32, u32, Name),
+    /// Machines of one spot offering: catalogue, type or range, zone.
+    SpotShare(u32, Name, Name),
 }
 
 /// Which counters a machine takes how much of.

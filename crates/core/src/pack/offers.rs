@@ -282,12 +282,10 @@ impl<'p> Market<'p> {
                     continue;
                 };
                 let mut uses = self.pool_uses(pool, limits, &one.capacity, offering.price);
-                self.offering_uses(
-                    &mut uses,
-                    catalog,
-                    (position as u32, index as u32),
-                    offering,
-                );
+                let sold = (&one.name, &offering.zone, offering.capacity_type);
+                self.share_uses(&mut uses, catalog, sold);
+                let at = (position as u32, index as u32);
+                self.offering_uses(&mut uses, catalog, at, offering);
                 self.offers.push(Offer {
                     pool,
                     catalog,
@@ -309,6 +307,19 @@ impl<'p> Market<'p> {
         }
     }
 
+    /// One more machine of a spot offering, where its share is limited.
+    fn share_uses(
+        &mut self,
+        uses: &mut Uses,
+        catalog: u32,
+        (name, zone, way): (&Name, &Name, CapacityType),
+    ) {
+        if self.problem.settings.spot_share.is_some() && way == CapacityType::Spot {
+            let scarce = Scarce::SpotShare(catalog, name.clone(), zone.clone());
+            uses.push((self.supply.counter(scarce, UNBOUNDED), 1));
+        }
+    }
+
     fn offering_uses(
         &mut self,
         uses: &mut Uses,
@@ -316,12 +327,6 @@ impl<'p> Market<'p> {
         at: (u32, u32),
         offering: &Offering,
     ) {
-        if self.problem.settings.spot_share.is_some()
-            && offering.capacity_type == CapacityType::Spot
-        {
-            let scarce = Scarce::SpotShare(catalog, at.0, offering.zone.clone());
-            uses.push((self.supply.counter(scarce, UNBOUNDED), 1));
-        }
         let Some(left) = offering.left else { return };
         let scarce = match &offering.reservation {
             Some(id) => Scarce::Reservation(id.clone()),
@@ -361,6 +366,8 @@ impl<'p> Market<'p> {
                     let scarce = Scarce::Host(catalog, host.name.clone(), name.clone());
                     uses.push((self.supply.counter(scarce, free), size.get(name)));
                 }
+                let sold = (&range.name, &host.zone, range.capacity_type);
+                self.share_uses(&mut uses, catalog, sold);
                 if let Some(left) = range.left {
                     let counter = self
                         .supply
