@@ -314,7 +314,13 @@ fn pools_and_pods_name_a_range_as_they_name_a_type() {
         vec![range(vec![host("h1", 32, 256)])],
         vec![pods("web", 1, 5, 1)],
     );
-    let wants = |name: &str| vec![Expression::new(labels::INSTANCE_TYPE, Operator::In, &[name])];
+    let wants = |name: &str| {
+        vec![Expression::new(
+            labels::INSTANCE_TYPE,
+            Operator::In,
+            &[name],
+        )]
+    };
     named.pools[0].requirements = wants("vm");
     let plan = whole(&named);
     assert_eq!(&*plan.launches[0].labels[labels::INSTANCE_TYPE], "vm");
@@ -334,7 +340,10 @@ fn no_more_machines_are_made_than_may_be() {
     let plan = solved(&problem(vec![few], vec![apart("web", 3, 2, 2)]));
     assert_eq!(plan.launches.len(), 2);
     let limit = plan.unplaced[0].reason.to_string();
-    assert!(limit.contains("no more machines may be made"), "{limit}");
+    assert!(
+        limit.contains("no more machines of vm may be made"),
+        "{limit}"
+    );
 }
 
 #[test]
@@ -347,7 +356,10 @@ fn two_ranges_share_the_room_of_a_host() {
     let mut spec = (*fast.spec).clone();
     spec.node_selector.insert("disk".into(), "fast".into());
     fast.spec = spec.into();
-    let plan = solved(&problem(vec![small, other], vec![fast, apart("web", 1, 6, 2)]));
+    let plan = solved(&problem(
+        vec![small, other],
+        vec![fast, apart("web", 1, 6, 2)],
+    ));
     let cores: i64 = shapes(&plan).iter().map(|(cores, _)| cores).sum();
     assert!(cores <= 10, "{:?}", shapes(&plan));
 }
