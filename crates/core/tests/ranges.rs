@@ -363,3 +363,15 @@ fn two_ranges_share_the_room_of_a_host() {
     let cores: i64 = shapes(&plan).iter().map(|(cores, _)| cores).sum();
     assert!(cores <= 10, "{:?}", shapes(&plan));
 }
+
+#[test]
+fn a_range_without_room_for_its_smallest_machine_is_called_sold_out() {
+    let mut full = range(vec![host("h1", 1, 64)]);
+    full.min.set(CPU, 2000);
+    let plan = solved(&problem(vec![full], vec![pods("web", 1, 1, 1)]));
+    let said = plan.unplaced[0].reason.to_string();
+    assert!(
+        said.ends_with("(all of these are sold out); sold out: vm"),
+        "{said}"
+    );
+}

@@ -1,6 +1,7 @@
 //! Why a pod has no machine, and why a machine was chosen: the counts and the words.
 #![allow(
     clippy::unwrap_used,
+    clippy::panic,
     reason = "helpers of tests may give up, and stand beside what they help"
 )]
 

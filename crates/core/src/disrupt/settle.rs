@@ -71,7 +71,11 @@ fn spend(calm: &mut Problem, launch: &Launch) {
             }
             for host in &mut range.hosts {
                 if Some(&host.name) == purchase.host.as_ref() {
-                    host.free.subtract(&launch.capacity);
+                    // What a host does not list is not scarce.
+                    let free = host.free.iter();
+                    host.free = free
+                        .map(|(name, free)| (name.clone(), free - launch.capacity.get(name)))
+                        .collect();
                 }
             }
         }

@@ -3,12 +3,13 @@
 use crate::labels;
 use crate::name::{Labels, Name};
 use crate::plan::{Reason, Shortfall};
-use crate::problem::{InstanceType, Offering, Problem};
+use crate::problem::{CapacityType, Host, InstanceType, Offering, Problem, Range};
 use crate::requirements::{Incompatible, Requirements};
 
 use super::assign::Lot;
 use super::compile::Compiled;
 use super::ledger::{Ledger, Scarce};
+use super::measure;
 use super::offers::{Item, Offer};
 use super::profile::Level;
 use super::topology::Topology;
@@ -218,6 +219,16 @@ fn sold_out(
     let demand = compiled.demands.get(level.demand);
     let mut base = terms.requirements.clone();
     base.require_all(&Requirements::from_labels(&owner.labels));
+    let open = |key: &str| labels::is_well_known(key) && !on_some_type(compiled, key);
+    let allowed = |mut own: Labels| {
+        own.insert(labels::NODEPOOL.into(), owner.name.clone());
+        let node = Requirements::from_labels(&own);
+        let mut whole = base.clone();
+        whole.require_all(&node);
+        let mut terms = demand.terms.iter();
+        base.compatible(&node, |_| true).is_ok()
+            && terms.any(|term| whole.compatible(term, open).is_ok())
+    };
     let mut missed = Vec::new();
     for (position, one) in catalog.types.iter().enumerate() {
         let at = (index as u32, 0, position as u32);
@@ -225,19 +236,25 @@ fn sold_out(
             continue;
         }
         let gone = |offering: &&Offering| !offering.available || offering.left == Some(0);
-        let open = |key: &str| labels::is_well_known(key) && !on_some_type(compiled, key);
-        let allowed = |offering: &Offering| {
-            let node = Requirements::from_labels(&labels_of(&owner.name, one, offering));
-            let mut whole = base.clone();
-            whole.require_all(&node);
-            let mut terms = demand.terms.iter();
-            base.compatible(&node, |_| true).is_ok()
-                && terms.any(|term| whole.compatible(term, open).is_ok())
-        };
-        if one.offerings.iter().filter(gone).any(allowed) {
+        let mut gone = one.offerings.iter().filter(gone);
+        if gone.any(|offering| allowed(of_offering(one, offering))) {
             missed.push(Missed {
                 name: one.name.clone(),
                 room: compiled.table.vector(&one.allocatable()),
+            });
+        }
+    }
+    for (position, range) in catalog.ranges.iter().enumerate() {
+        let at = (index as u32, 1, position as u32);
+        let mut hosts = range.hosts.iter();
+        // With no room on a host for the smallest machine there is nothing to choose from.
+        let gone = for_sale.binary_search(&at).is_err();
+        if gone && hosts.any(|host| allowed(of_host(range, host))) {
+            missed.push(Missed {
+                name: range.name.clone(),
+                room: compiled
+                    .table
+                    .vector(&measure::allocatable(range, &range.max)),
             });
         }
     }
@@ -245,18 +262,34 @@ fn sold_out(
 }
 
 /// Labels of a machine as far as its type and offering decide them.
-fn labels_of(pool: &Name, one: &InstanceType, offering: &Offering) -> Labels {
-    let way: &'static str = offering.capacity_type.into();
-    let mut all = one.labels.clone();
-    all.insert(labels::INSTANCE_TYPE.into(), one.name.clone());
-    all.insert(labels::ZONE.into(), offering.zone.clone());
-    all.insert(labels::CAPACITY_TYPE.into(), way.into());
-    all.insert(labels::NODEPOOL.into(), pool.clone());
-    if !offering.region.is_empty() {
-        all.insert(labels::REGION.into(), offering.region.clone());
-    }
+fn of_offering(one: &InstanceType, offering: &Offering) -> Labels {
+    let place = (&offering.zone, &offering.region);
+    let mut all = labels_of(&one.labels, &one.name, place, offering.capacity_type);
     if let Some(id) = &offering.reservation {
         all.insert(labels::RESERVATION_ID.into(), id.clone());
+    }
+    all
+}
+
+/// Labels of a machine as far as its range and host decide them.
+fn of_host(range: &Range, host: &Host) -> Labels {
+    let place = (&host.zone, &range.region);
+    labels_of(&range.labels, &range.name, place, range.capacity_type)
+}
+
+fn labels_of(
+    own: &Labels,
+    name: &Name,
+    (zone, region): (&Name, &Name),
+    way: CapacityType,
+) -> Labels {
+    let way: &'static str = way.into();
+    let mut all = own.clone();
+    all.insert(labels::INSTANCE_TYPE.into(), name.clone());
+    all.insert(labels::ZONE.into(), zone.clone());
+    all.insert(labels::CAPACITY_TYPE.into(), way.into());
+    if !region.is_empty() {
+        all.insert(labels::REGION.into(), region.clone());
     }
     all
 }
