@@ -220,3 +220,52 @@ fn most_demanding(context: &Context<'_, '_>) -> i64 {
         .max()
         .unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use crate::money::Money;
+    use crate::pack::{Options, solve};
+    use crate::problem::Problem;
+
+    /// Types of six and of four cores at so much a core.
+    fn catalog(name: &str, price: f64) -> Value {
+        let kind = |cores: u32| {
+            json!({
+                "name": format!("c{cores}"), "capacity": {"cpu": cores * 1000, "pods": 10},
+                "offerings": [{
+                    "zone": "a", "capacityType": "on-demand", "price": f64::from(cores) * price,
+                }],
+            })
+        };
+        json!({"name": name, "types": [kind(6), kind(4)]})
+    }
+
+    #[test]
+    fn what_one_kind_of_machine_leaves_of_a_limit_another_kind_may_use() {
+        let pod = |cores: u32| {
+            json!({
+                "name": format!("p{cores}"),
+                "spec": {"requests": {"cpu": cores * 1000, "pods": 1}},
+            })
+        };
+        let problem = json!({
+            "catalogs": [catalog("dear", 1.0), catalog("cheap", 0.1)],
+            // The pool that is asked first is the dear one; the bound is about both.
+            "pools": [
+                {"name": "dear", "catalog": "dear", "weight": 10},
+                {"name": "cheap", "catalog": "cheap", "limits": {"resources": {"cpu": 10_000}}},
+            ],
+            "pods": [pod(6), pod(4)],
+        });
+        let problem = Problem::from_json(&problem.to_string()).unwrap();
+        let plan = solve(&problem, &Options::default());
+        assert_eq!(plan.cost, Money::from_dollars(10.0));
+        assert!(
+            plan.lower_bound <= Money::from_dollars(1.0),
+            "{}",
+            plan.lower_bound
+        );
+    }
+}
