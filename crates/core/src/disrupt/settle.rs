@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use super::apply::{bought, singles};
 use super::candidate::expired;
+use crate::labels;
 use crate::name::Name;
 use crate::pack::{self, Options};
 use crate::plan::{Launch, Plan};
-use crate::problem::{Node, Pod, Problem};
+use crate::problem::{CapacityType, Node, Pod, Problem};
 use crate::resources::Resources;
 
 /// A problem in which nothing waits, and the plan for what waited.
@@ -54,6 +55,9 @@ fn spend(calm: &mut Problem, launch: &Launch) {
                         kind.name == purchase.instance_type
                             && offering.zone == purchase.zone
                             && offering.capacity_type == purchase.capacity_type
+                            && launch.labels.get(labels::REGION).is_none_or(|region| {
+                                offering.region.is_empty() || offering.region == *region
+                            })
                     }
                 };
                 if same {
@@ -67,8 +71,48 @@ fn spend(calm: &mut Problem, launch: &Launch) {
             }
             for host in &mut range.hosts {
                 if Some(&host.name) == purchase.host.as_ref() {
-                    host.free.subtract(&launch.capacity);
+                    // What a host does not list is not scarce.
+                    let free = host.free.iter();
+                    host.free = free
+                        .map(|(name, free)| (name.clone(), free - launch.capacity.get(name)))
+                        .collect();
                 }
+            }
+        }
+    }
+}
+
+/// Leaves of spot offerings that were bought what their share of the machines so far still allows: what comes later may
+/// be too few machines for more.
+fn hold_shares(calm: &mut Problem, launches: &[Launch]) {
+    let Some(percent) = calm.settings.spot_share else {
+        return;
+    };
+    let most = launches.len() * percent as usize / 100;
+    for catalog in &mut calm.catalogs {
+        let bought = |kind: &Name, zone: &Name| {
+            let own = launches.iter().map(|launch| &launch.purchase);
+            own.filter(|one| one.catalog == catalog.name && one.instance_type == *kind)
+                .filter(|one| one.zone == *zone && one.capacity_type == CapacityType::Spot)
+                .count()
+        };
+        let still = |count: usize| u32::try_from(most.saturating_sub(count)).unwrap_or(u32::MAX);
+        for kind in &mut catalog.types {
+            for offering in &mut kind.offerings {
+                let count = bought(&kind.name, &offering.zone);
+                if count > 0 && offering.capacity_type == CapacityType::Spot {
+                    let left = still(count);
+                    offering.left = Some(offering.left.map_or(left, |known| known.min(left)));
+                }
+            }
+        }
+        for range in &mut catalog.ranges {
+            let zones = range.hosts.iter().map(|host| &host.zone);
+            let count = zones.map(|zone| bought(&range.name, zone)).max();
+            let count = count.unwrap_or_default();
+            if count > 0 && range.capacity_type == CapacityType::Spot {
+                let left = still(count);
+                range.left = Some(range.left.map_or(left, |known| known.min(left)));
             }
         }
     }
@@ -114,6 +158,7 @@ impl<'p> Settled<'p> {
             spend(&mut calm, launch);
             calm.nodes.push(taken(given, launch, number));
         }
+        hold_shares(&mut calm, &first.launches);
         let mut receiving = BTreeSet::new();
         for placement in &first.placements {
             let Some(index) = given

@@ -11,8 +11,9 @@ use crate::name::{Labels, Name};
 use crate::pack::Options;
 use crate::plan::{Plan, Reason, check};
 use crate::problem::{
-    Budget, BudgetAmount, CapacityType, Catalog, ConsolidationPolicy, DisruptionReason,
-    InstanceType, Node, Offering, Pod, PodDisruptionBudget, PodSpec, Pool, Problem,
+    Budget, BudgetAmount, CapacityType, Catalog, ConsolidationPolicy, DisruptionReason, Host,
+    InstanceType, Node, Offering, Pod, PodDisruptionBudget, PodSpec, Pool, Problem, Range,
+    UnitPrices,
 };
 use crate::requirement::{Expression, Operator};
 use crate::resources::{CPU, MEMORY, PODS, Resources};
@@ -464,6 +465,66 @@ fn pods_that_wait_keep_what_they_will_use() {
     assert!(plan.launches.is_empty());
     let placed: usize = plan.placements.iter().map(|one| one.pods.len()).sum();
     assert_eq!(placed, 2);
+}
+
+#[test]
+fn machines_for_pods_that_wait_and_that_move_keep_the_share_together() {
+    let mut problem = problem();
+    problem.catalogs[0].types.truncate(1);
+    node(&mut problem, "old", 2, &[1500]);
+    problem.nodes[0].price = Some(Money::from_dollars(0.5));
+    problem.settings.spot_share = Some(50);
+    let mut waits = (*pod("waits", 1500).spec).clone();
+    waits
+        .node_selector
+        .insert(labels::CAPACITY_TYPE.into(), "spot".into());
+    problem.pods = vec![Pod::new("waits", waits)];
+    let plan = decide(&problem);
+    assert_eq!(plan.removals.len(), 1, "{plan:?}");
+    let launches = plan.launches.iter();
+    let ways: Vec<CapacityType> = launches
+        .map(|launch| launch.purchase.capacity_type)
+        .collect();
+    assert_eq!(ways, [CapacityType::Spot, CapacityType::OnDemand]);
+}
+
+#[test]
+fn pods_that_wait_and_pods_that_move_share_the_room_of_a_host() {
+    let mut problem = problem();
+    node(&mut problem, "old", 2, &[1500]);
+    problem.nodes[0].drifted = Some("it has an old image".to_owned());
+    problem.pods = vec![pod("waits", 1500)];
+    problem.catalogs[0].types.clear();
+    problem.catalogs[0].ranges = vec![Range {
+        name: "vm".into(),
+        labels: Labels::new(),
+        region: "".into(),
+        capacity_type: CapacityType::OnDemand,
+        min: amounts(1000, 1, 20),
+        max: amounts(8000, 8, 20),
+        step: Resources::new()
+            .with(crate::resources::CPU, 1000)
+            .with(crate::resources::MEMORY, 1 << 30),
+        overhead: Resources::new(),
+        prices: UnitPrices {
+            core: Money::from_dollars(0.01),
+            ..UnitPrices::default()
+        },
+        hosts: vec![Host {
+            name: "h".into(),
+            zone: "a".into(),
+            free: Resources::new().with(crate::resources::CPU, 4000),
+        }],
+        left: None,
+    }];
+    let both = decide(&problem);
+    assert_eq!((both.removals.len(), both.launches.len()), (1, 2));
+    problem.catalogs[0].ranges[0].hosts[0]
+        .free
+        .set(crate::resources::CPU, 3000);
+    let plan = plan(&problem, &Options::default());
+    assert_eq!(check(&problem, &plan), []);
+    assert_eq!((plan.removals.len(), plan.launches.len()), (0, 1));
 }
 
 #[test]

@@ -42,16 +42,16 @@ impl<'c, 'p> Alternatives<'c, 'p> {
         }
     }
 
-    /// What could be bought instead of `own`, best first, and among how many types there is a choice then.
+    /// What could be bought instead of `own`, which uses up so much, best first, and among how many types there is a choice then.
     pub(crate) fn of(
         &mut self,
         bin: &Bin,
-        own: &Offer,
+        (own, uses): (&Offer, &Uses),
         allowed: &Bits,
         bound: bool,
     ) -> (u32, Arc<[Purchase]>) {
-        let chosen = self.choose(bin, own, allowed, bound);
-        self.reserve(own, &chosen);
+        let chosen = self.choose(bin, (own, uses), allowed, bound);
+        self.reserve(uses, &chosen);
         let considered = self.types_among(own, &chosen);
         let compiled = self.compiled;
         let list = self.lists.entry(chosen).or_insert_with_key(|chosen| {
@@ -65,7 +65,13 @@ impl<'c, 'p> Alternatives<'c, 'p> {
 
     /// Offers of the same pool, and domain where pods are `bound` to theirs, that hold the same pods. Together with all
     /// other machines of the plan none of them may exceed what is scarce.
-    fn choose(&self, bin: &Bin, own: &Offer, allowed: &Bits, bound: bool) -> Vec<u32> {
+    fn choose(
+        &self,
+        bin: &Bin,
+        (own, uses): (&Offer, &Uses),
+        allowed: &Bits,
+        bound: bool,
+    ) -> Vec<u32> {
         let compiled = self.compiled;
         let picky = compiled
             .pools
@@ -83,7 +89,7 @@ impl<'c, 'p> Alternatives<'c, 'p> {
                 && !std::ptr::eq(offer, own)
                 && (!bound || same_cell(compiled, offer, own))
                 && matches!(offer.item, Item::Fixed { .. })
-                && self.slack.can_swap(&own.uses, &offer.uses)
+                && self.slack.can_swap(uses, &offer.uses)
         };
         let allowed = self
             .by_cost
@@ -97,12 +103,11 @@ impl<'c, 'p> Alternatives<'c, 'p> {
     }
 
     /// Sets aside what the greediest alternative takes beyond the first choice.
-    fn reserve(&mut self, own: &Offer, chosen: &[u32]) {
+    fn reserve(&mut self, own: &Uses, chosen: &[u32]) {
         let mut extra = Uses::new();
         for at in chosen {
             for (counter, amount) in &self.compiled.offers[*at as usize].uses {
                 let had: i64 = own
-                    .uses
                     .iter()
                     .filter(|(other, _)| other == counter)
                     .map(|(_, amount)| amount)

@@ -29,6 +29,8 @@ pub(crate) struct Appraisal {
     /// Indexes of real resources that matter.
     pub(crate) resources: Vec<usize>,
     pub(crate) values: Values,
+    /// How many pods of each group with values of its own a machine takes.
+    pub(crate) caps: Vec<u16>,
     /// What a pod of each lot is worth.
     pub(crate) worth: Vec<f64>,
     /// Columns, best bargain first, with what their room is worth as a share of their cost.
@@ -113,6 +115,7 @@ impl Appraisal {
             kinds: kinds.of,
             resources,
             values,
+            caps: groups.iter().map(|(_, cap)| *cap).collect(),
             worth,
             bargains,
         }

@@ -322,14 +322,11 @@ impl<'a, 'p> Assigner<'a, 'p> {
             return 0;
         }
         let copies = requests.copies_in(&host.room).min(i64::from(u32::MAX)) as u32;
-        let most = copies.min(caps::room(&host.caps, &level.caps));
-        if !self.volumes_fit(class, host) {
-            return 0;
-        }
-        if compiled.profile(class).spec.volumes.is_empty() {
-            most
+        // Pods of one class share their claims: what the first has attached serves them all.
+        if self.volumes_fit(class, host) {
+            copies.min(caps::room(&host.caps, &level.caps))
         } else {
-            most.min(1)
+            0
         }
     }
 

@@ -1,5 +1,7 @@
 //! What every plan for the same pods costs at least.
 
+mod made;
+
 use std::borrow::Cow;
 
 use crate::money::Money;
@@ -74,7 +76,12 @@ pub(crate) fn lower_bound(
         total -= appraisal.most(&compiled.hosts[*host].room);
     }
     total -= scarce_bargains(&context, &appraisal);
-    let whole = effort == Effort::Thorough && !compiled.supply.limited() && hosts.is_empty();
+    let fixed = compiled.makes.is_empty();
+    if !fixed {
+        total = made::hold(&context, &appraisal, total);
+    }
+    let whole =
+        effort == Effort::Thorough && !compiled.supply.limited() && hosts.is_empty() && fixed;
     if whole {
         let market = known.market;
         let market = market.and_then(|market| by_class(market, assignment, &lots));
@@ -161,13 +168,15 @@ fn by_class(market: &Market, assignment: &Assignment, lots: &[Lot]) -> Option<Ve
         .collect()
 }
 
-/// What the few machines that were left out when values were set may carry beyond their price.
+/// What the few machines that were left out when values were set may carry beyond their price. Of what is made to
+/// measure not only these sizes can be had: [`made`] judges it.
 fn scarce_bargains(context: &Context<'_, '_>, appraisal: &Appraisal) -> f64 {
     let mut by_counter: std::collections::BTreeMap<u32, f64> = std::collections::BTreeMap::new();
     for (potential, index) in &appraisal.bargains {
         let column = &context.compiled.columns[*index as usize];
         let copies = context.ledger.copies(&column.uses);
-        if copies >= SCARCE_COPIES || *potential <= 1.0 {
+        let made = context.compiled.makes.of(*index).is_some();
+        if made || copies >= SCARCE_COPIES || *potential <= 1.0 {
             continue;
         }
         let worth = if column.cost > 0 {
@@ -176,17 +185,14 @@ fn scarce_bargains(context: &Context<'_, '_>, appraisal: &Appraisal) -> f64 {
             appraisal.most(&column.room)
         };
         // The counter that runs out first answers for all columns that draw on it.
-        let scarcest = column
-            .uses
-            .iter()
-            .filter(|(_, amount)| *amount > 0)
-            .min_by_key(|(counter, amount)| {
-                let one = super::ledger::Uses::from_slice(&[(*counter, *amount)]);
-                context.ledger.copies(&one)
-            });
-        if let Some((counter, _)) = scarcest {
-            let most = by_counter.entry(*counter).or_insert(0.0);
-            let all = worth * copies as f64;
+        let uses = column.uses.iter().filter(|(_, amount)| *amount > 0);
+        let scarcest = uses
+            .map(|(counter, amount)| (context.ledger.shares(*counter, *amount), *counter))
+            .min_by(|a, b| a.0.total_cmp(&b.0));
+        if let Some((shares, counter)) = scarcest {
+            let most = by_counter.entry(counter).or_insert(0.0);
+            // Beside whole machines of one kind there may be room for another kind.
+            let all = worth * shares;
             if all > *most {
                 *most = all;
             }
@@ -199,14 +205,73 @@ fn most_demanding(context: &Context<'_, '_>) -> i64 {
     let alone = |lot: u32| {
         let set = context.lots[lot as usize].set;
         let requests = context.requests(lot);
+        let compiled = context.compiled;
         let columns = context.sets.list(set).iter();
-        columns
-            .map(|index| &context.compiled.columns[*index as usize])
+        let fixed = columns
+            .filter(|index| compiled.makes.of(**index).is_none())
+            .map(|index| &compiled.columns[*index as usize])
             .find(|column| requests.fits(&column.room))
-            .map(|column| column.cost)
+            .map(|column| column.cost);
+        let makes = (0..compiled.makes.all.len() as u32).filter(|make| {
+            let columns = &compiled.makes.all[*make as usize].columns;
+            columns
+                .iter()
+                .any(|column| context.sets.contains(set, *column))
+        });
+        let made = makes.filter_map(|make| Some(compiled.cut(make, requests)?.cost));
+        made.chain(fixed).min()
     };
     (0..context.lots.len() as u32)
         .filter_map(alone)
         .max()
         .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use crate::money::Money;
+    use crate::pack::{Options, solve};
+    use crate::problem::Problem;
+
+    /// Types of six and of four cores at so much a core.
+    fn catalog(name: &str, price: f64) -> Value {
+        let kind = |cores: u32| {
+            json!({
+                "name": format!("c{cores}"), "capacity": {"cpu": cores * 1000, "pods": 10},
+                "offerings": [{
+                    "zone": "a", "capacityType": "on-demand", "price": f64::from(cores) * price,
+                }],
+            })
+        };
+        json!({"name": name, "types": [kind(6), kind(4)]})
+    }
+
+    #[test]
+    fn what_one_kind_of_machine_leaves_of_a_limit_another_kind_may_use() {
+        let pod = |cores: u32| {
+            json!({
+                "name": format!("p{cores}"),
+                "spec": {"requests": {"cpu": cores * 1000, "pods": 1}},
+            })
+        };
+        let problem = json!({
+            "catalogs": [catalog("dear", 1.0), catalog("cheap", 0.1)],
+            // The pool that is asked first is the dear one; the bound is about both.
+            "pools": [
+                {"name": "dear", "catalog": "dear", "weight": 10},
+                {"name": "cheap", "catalog": "cheap", "limits": {"resources": {"cpu": 10_000}}},
+            ],
+            "pods": [pod(6), pod(4)],
+        });
+        let problem = Problem::from_json(&problem.to_string()).unwrap();
+        let plan = solve(&problem, &Options::default());
+        assert_eq!(plan.cost, Money::from_dollars(10.0));
+        assert!(
+            plan.lower_bound <= Money::from_dollars(1.0),
+            "{}",
+            plan.lower_bound
+        );
+    }
 }

@@ -14,6 +14,7 @@ use super::groups::{Groups, Kind};
 use super::intern::{FixedMap, Interner};
 use super::labels::Keys;
 use super::ledger::Supply;
+use super::made::Makes;
 use super::nodes::{self, Host};
 use super::offers::{Market, Offer, PoolTerms};
 use super::profile::{Profile, Profiler, Shape};
@@ -70,6 +71,8 @@ pub struct Compiled<'p> {
     pub(crate) supply: Supply,
     /// Offers worth looking at, cheapest first.
     pub(crate) columns: Vec<Column>,
+    /// What can be made to measure.
+    pub(crate) makes: Makes,
     /// Columns that meet a demand.
     pub(crate) demand_columns: Vec<Bits>,
     /// Offers that meet a demand.
@@ -149,6 +152,7 @@ impl<'p> Compiled<'p> {
             .map(|cell| over_columns(&columns, |column| column.cell == cell))
             .collect();
         let tiers = tiers(problem, &pools, &columns);
+        let makes = Makes::collect(problem, &keys, &offers, &columns);
         Compiled {
             problem,
             table,
@@ -165,6 +169,7 @@ impl<'p> Compiled<'p> {
             choices,
             supply,
             columns,
+            makes,
             demand_columns,
             demand_offers,
             demand_nodes,

@@ -25,8 +25,8 @@ pub(crate) enum Scarce {
     Range(u32, u32),
     /// New nodes altogether.
     Nodes,
-    /// Machines of one spot offering: catalogue, type, zone.
-    SpotShare(u32, u32, Name),
+    /// Machines of one spot offering: catalogue, type or range, zone.
+    SpotShare(u32, Name, Name),
 }
 
 /// Which counters a machine takes how much of.
@@ -109,6 +109,11 @@ impl Ledger {
             .map(|(counter, amount)| (self.0[*counter as usize] / amount).max(0))
             .min()
             .unwrap_or(i64::MAX)
+    }
+
+    /// How many times `amount` is in what is left of a counter, parts included.
+    pub(crate) fn shares(&self, counter: u32, amount: i64) -> f64 {
+        (self.0[counter as usize] as f64 / amount as f64).max(0.0)
     }
 
     pub(crate) fn take(&mut self, uses: &Uses) {

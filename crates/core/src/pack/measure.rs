@@ -1,14 +1,22 @@
 //! Machines made to measure: which sizes are looked at, what they cost, and how far one shrinks to fit its pods.
 
+use std::collections::BTreeSet;
+
 use crate::money::Money;
-use crate::problem::{Host, Range};
+use crate::name::Labels;
+use crate::problem::{Host, InstanceType, Problem, Range};
 use crate::resources::{self, Resources};
 
-/// How many sizes of each resource are looked at while packing. Machines are cut to the exact step afterwards.
-const SIZES: i64 = 8;
+use super::demand::Demand;
+use super::labels::Keys;
 
-/// Resources whose size is chosen.
-const SCALED: [&str; 2] = [resources::CPU, resources::MEMORY];
+/// How many sizes of processors and memory are looked at while packing, beside those that pods ask for. Machines are cut
+/// to the exact step afterwards.
+const SIZES: i64 = 8;
+/// How many of any other resource that pods ask for.
+const FEW_SIZES: i64 = 4;
+/// For how many different pods alone a size is made.
+const SINGLES: usize = 48;
 
 /// What a machine of this size costs.
 pub(crate) fn price(range: &Range, size: &Resources) -> Money {
@@ -22,80 +30,189 @@ pub(crate) fn price(range: &Range, size: &Resources) -> Money {
         + part(prices.memory_gib, size.get(resources::MEMORY), 1 << 30)
 }
 
-/// The smallest size of one resource that holds `need`, or `None` if the largest does not.
-fn step_up(range: &Range, resource: &str, need: i64, most: i64) -> Option<i64> {
-    let least = range.min.get(resource);
-    let step = range.step.get(resource);
-    if need <= least {
-        return (least <= most).then_some(least);
+/// What a machine of this size leaves for pods and daemons.
+pub(crate) fn allocatable(range: &Range, size: &Resources) -> Resources {
+    InstanceType {
+        name: range.name.clone(),
+        labels: Labels::new(),
+        capacity: size.clone(),
+        overhead: range.overhead.clone(),
+        offerings: Vec::new(),
     }
-    if step <= 0 {
-        let all = range.max.get(resource);
-        return (need <= all && all <= most).then_some(all);
-    }
-    let size = least + (need - least + step - 1) / step * step;
-    (size <= most).then_some(size)
+    .allocatable()
 }
 
-/// The largest size of one resource that a host can still give.
-fn largest(range: &Range, host: &Host, resource: &str) -> Option<i64> {
-    let most = range.max.get(resource);
-    let most = if host.free.contains(resource) {
-        most.min(host.free.get(resource))
-    } else {
-        most
-    };
-    let (least, step) = (range.min.get(resource), range.step.get(resource));
-    if most < least {
-        return None;
+/// What daemons take of a machine with these label values.
+pub(crate) fn daemons(problem: &Problem, keys: &Keys, pool: u32, values: &[u32]) -> Resources {
+    let mut all = Resources::new();
+    for daemon in &problem.daemon_sets {
+        let Ok(demand) = Demand::daemon(daemon) else {
+            continue;
+        };
+        let taints = &problem.pools[pool as usize].taints;
+        let here = [values];
+        let runs = !demand.admits(keys, &here.iter().copied()).is_empty();
+        if runs && demand.tolerated.refuses(taints).is_none() {
+            all.add(&daemon.spec.requests);
+        }
     }
-    if step <= 0 {
+    all
+}
+
+/// Sizes of one resource that a host can give.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Steps {
+    pub(crate) least: i64,
+    /// How many sizes there are above the least.
+    pub(crate) count: i64,
+    step: i64,
+}
+
+impl Steps {
+    /// `None` if the host has too little for the smallest machine.
+    pub(crate) fn of(range: &Range, host: &Host, resource: &str) -> Option<Self> {
         let all = range.max.get(resource);
-        return (all <= most).then_some(all);
+        let most = if host.free.contains(resource) {
+            all.min(host.free.get(resource))
+        } else {
+            all
+        };
+        let step = range.step.get(resource);
+        let least = if step > 0 {
+            range.min.get(resource)
+        } else {
+            all
+        };
+        (least <= most).then(|| Steps {
+            least,
+            count: if step > 0 { (most - least) / step } else { 0 },
+            step,
+        })
     }
-    Some(least + (most - least) / step * step)
+
+    pub(crate) fn at(self, index: i64) -> i64 {
+        self.least + index.clamp(0, self.count) * self.step
+    }
+
+    /// The first that suffices.
+    pub(crate) fn holding(self, need: i64) -> Option<i64> {
+        let index = if need <= self.least {
+            0
+        } else if self.step > 0 {
+            (need - self.least + self.step - 1) / self.step
+        } else {
+            return None;
+        };
+        (index <= self.count).then_some(index)
+    }
+}
+
+/// Resources of a range: memory last, because huge pages are cut from it.
+pub(crate) fn sized(range: &Range) -> Vec<&str> {
+    let names = range.max.iter().chain(range.step.iter());
+    let names: BTreeSet<&str> = names.map(|(name, _)| &**name).collect();
+    let others = names
+        .into_iter()
+        .filter(|name| ![resources::CPU, resources::MEMORY].contains(name));
+    let mut all: Vec<&str> = [resources::CPU].into_iter().chain(others).collect();
+    all.push(resources::MEMORY);
+    all
+}
+
+/// Memory that huge pages of a machine take.
+fn huge_pages(range: &Range, size: &Resources) -> i64 {
+    let pages = size
+        .iter()
+        .filter(|(name, _)| name.starts_with("hugepages-"));
+    let pages: i64 = pages
+        .map(|(name, amount)| amount - range.overhead.get(name))
+        .sum();
+    pages.max(0)
 }
 
 /// The smallest machine on a host that has at least `need` (overhead not included), if there is one.
 pub(crate) fn fit(range: &Range, host: &Host, need: &Resources) -> Option<Resources> {
     let mut size = range.max.clone();
-    for resource in SCALED {
-        let wanted = need.get(resource) + range.overhead.get(resource);
-        let most = largest(range, host, resource)?;
-        size.set(resource, step_up(range, resource, wanted, most)?);
+    for resource in sized(range) {
+        let mut wanted = need.get(resource) + range.overhead.get(resource);
+        if resource == resources::MEMORY {
+            wanted += huge_pages(range, &size);
+        }
+        let steps = Steps::of(range, host, resource)?;
+        size.set(resource, steps.at(steps.holding(wanted)?));
     }
-    Some(size)
+    allocatable(range, &size).fits(need).then_some(size)
 }
 
-/// The sizes to look at on a host, smallest first.
-pub(crate) fn sizes(range: &Range, host: &Host) -> Vec<Resources> {
-    let grid = |resource: &str| -> Vec<i64> {
-        let Some(most) = largest(range, host, resource) else {
+/// Different pods that machines may be made for, one by one.
+pub(crate) fn singles(problem: &Problem) -> Vec<Resources> {
+    if problem
+        .catalogs
+        .iter()
+        .all(|catalog| catalog.ranges.is_empty())
+    {
+        return Vec::new();
+    }
+    let bound = problem.nodes.iter().flat_map(|node| &node.pods);
+    let all: BTreeSet<&Resources> = problem
+        .pods
+        .iter()
+        .chain(bound)
+        .map(|pod| &pod.spec.requests)
+        .collect();
+    let apart = all.len().div_ceil(SINGLES).max(1);
+    all.into_iter().step_by(apart).cloned().collect()
+}
+
+/// The sizes to look at on a host: some between the smallest machine with room beside `daemons` and the largest, and
+/// those that hold one of `singles` each.
+pub(crate) fn sizes(
+    range: &Range,
+    host: &Host,
+    daemons: &Resources,
+    singles: &[Resources],
+) -> Vec<Resources> {
+    let mut all = vec![range.max.clone()];
+    for resource in sized(range) {
+        let Some(steps) = Steps::of(range, host, resource) else {
             return Vec::new();
         };
-        let least = range.min.get(resource);
-        let mut sizes: Vec<i64> = (0..SIZES)
-            .filter_map(|index| {
-                // Quadratic spacing: small machines differ more from each other than large ones.
-                let need = least + (most - least) / (SIZES - 1) * index / (SIZES - 1) * index;
-                step_up(range, resource, need, most)
-            })
-            .chain([most])
-            .collect();
-        sizes.sort_unstable();
-        sizes.dedup();
-        sizes
-    };
-    let mut all = Vec::new();
-    for cpu in grid(resources::CPU) {
-        for memory in grid(resources::MEMORY) {
-            let mut size = range.max.clone();
-            size.set(resources::CPU, cpu);
-            size.set(resources::MEMORY, memory);
-            all.push(size);
-        }
+        let asked = || singles.iter().any(|pod| pod.get(resource) > 0);
+        let parts = match resource {
+            resources::CPU | resources::MEMORY => SIZES,
+            _ if asked() => FEW_SIZES,
+            _ => 1,
+        };
+        let least = daemons.get(resource) + range.overhead.get(resource);
+        let values = spaced(steps, steps.holding(least).unwrap_or(0), parts);
+        let more = all.iter().flat_map(|size| {
+            let values = values.iter();
+            values.map(|value| size.clone().with(resource, *value))
+        });
+        all = more.collect();
     }
+    for pod in singles {
+        let mut need = pod.clone();
+        need.add(daemons);
+        all.extend(fit(range, host, &need));
+    }
+    all.sort_unstable();
+    all.dedup();
     all
+}
+
+/// So many sizes from a first one up to the largest. Quadratic spacing: small machines differ more from each other than
+/// large ones.
+fn spaced(steps: Steps, first: i64, parts: i64) -> Vec<i64> {
+    if parts == 1 {
+        return vec![steps.at(first)];
+    }
+    let (span, last) = (steps.count - first, parts - 1);
+    let mut values: Vec<i64> = (0..parts)
+        .map(|part| steps.at(first + span.max(0) * part * part / (last * last)))
+        .collect();
+    values.dedup();
+    values
 }
 
 #[cfg(test)]
@@ -155,7 +272,7 @@ mod tests {
     fn no_machine_is_larger_than_what_its_host_has_left() {
         let need = Resources::new().with(resources::CPU, 5000);
         assert_eq!(fit(&range(), &host(4, 128), &need), None);
-        let sizes = sizes(&range(), &host(4, 8));
+        let sizes = sizes(&range(), &host(4, 8), &Resources::new(), &[]);
         assert!(sizes.iter().all(|one| one.get(resources::CPU) <= 4000));
         assert!(sizes.contains(&size(4, 8).with(resources::PODS, 110)));
         assert!(sizes.contains(&size(1, 1).with(resources::PODS, 110)));

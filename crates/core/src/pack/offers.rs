@@ -123,6 +123,8 @@ pub(crate) struct Market<'p> {
     keys: &'p mut Keys,
     table: &'p Table,
     variants: Variants<'p>,
+    /// Pods that machines may be made for, one by one.
+    singles: Vec<Resources>,
     pub(crate) supply: Supply,
     pub(crate) offers: Vec<Offer>,
     pub(crate) pools: Vec<PoolTerms>,
@@ -163,6 +165,7 @@ impl<'p> Market<'p> {
             keys,
             table,
             variants,
+            singles: measure::singles(problem),
             supply: Supply::default(),
             offers: Vec::new(),
             pools: Vec::new(),
@@ -324,12 +327,10 @@ impl<'p> Market<'p> {
                     continue;
                 };
                 let mut uses = self.pool_uses(pool, buyer.limits, &one.capacity, offering.price);
-                self.offering_uses(
-                    &mut uses,
-                    catalog,
-                    (position as u32, index as u32),
-                    offering,
-                );
+                let sold = (&one.name, &offering.zone, offering.capacity_type);
+                self.share_uses(&mut uses, catalog, sold);
+                let at = (position as u32, index as u32);
+                self.offering_uses(&mut uses, catalog, at, offering);
                 self.offers.push(Offer {
                     pool,
                     catalog,
@@ -357,6 +358,19 @@ impl<'p> Market<'p> {
         all.nanos().min(DEAREST)
     }
 
+    /// One more machine of a spot offering, where its share is limited.
+    fn share_uses(
+        &mut self,
+        uses: &mut Uses,
+        catalog: u32,
+        (name, zone, way): (&Name, &Name, CapacityType),
+    ) {
+        if self.problem.settings.spot_share.is_some() && way == CapacityType::Spot {
+            let scarce = Scarce::SpotShare(catalog, name.clone(), zone.clone());
+            uses.push((self.supply.counter(scarce, UNBOUNDED), 1));
+        }
+    }
+
     fn offering_uses(
         &mut self,
         uses: &mut Uses,
@@ -364,12 +378,6 @@ impl<'p> Market<'p> {
         at: (u32, u32),
         offering: &Offering,
     ) {
-        if self.problem.settings.spot_share.is_some()
-            && offering.capacity_type == CapacityType::Spot
-        {
-            let scarce = Scarce::SpotShare(catalog, at.0, offering.zone.clone());
-            uses.push((self.supply.counter(scarce, UNBOUNDED), 1));
-        }
         let Some(left) = offering.left else { return };
         let scarce = match &offering.reservation {
             Some(id) => Scarce::Reservation(id.clone()),
@@ -392,13 +400,16 @@ impl<'p> Market<'p> {
             let Some(values) = self.values(buyer, &place) else {
                 continue;
             };
-            for size in measure::sizes(range, host) {
+            let daemons = measure::daemons(self.problem, self.keys, pool, &values);
+            for size in measure::sizes(range, host, &daemons, &self.singles) {
                 let price = measure::price(range, &size);
                 let mut uses = self.pool_uses(pool, buyer.limits, &size, price);
                 for (name, free) in host.free.iter() {
                     let scarce = Scarce::Host(catalog, host.name.clone(), name.clone());
                     uses.push((self.supply.counter(scarce, free), size.get(name)));
                 }
+                let sold = (&range.name, &host.zone, range.capacity_type);
+                self.share_uses(&mut uses, catalog, sold);
                 if let Some(left) = range.left {
                     let counter = self
                         .supply
@@ -414,7 +425,7 @@ impl<'p> Market<'p> {
                     },
                     price,
                     cost: self.cost(price),
-                    room: self.table.vector(&made(range, &size)),
+                    room: self.table.vector(&measure::allocatable(range, &size)),
                     values: values.clone(),
                     variant: 0,
                     uses,
@@ -515,16 +526,4 @@ fn unbeaten(mut offers: Vec<Offer>) -> Vec<Offer> {
         }
     }
     kept
-}
-
-/// What a made-to-measure machine leaves for pods and daemons.
-fn made(range: &Range, size: &Resources) -> Resources {
-    InstanceType {
-        name: range.name.clone(),
-        labels: Labels::new(),
-        capacity: size.clone(),
-        overhead: range.overhead.clone(),
-        offerings: Vec::new(),
-    }
-    .allocatable()
 }

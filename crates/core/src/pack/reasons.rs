@@ -1,12 +1,15 @@
 //! Why a pod finds no place: how many types were left after each filter, and what ended it.
 
 use crate::labels;
+use crate::name::{Labels, Name};
 use crate::plan::{Reason, Shortfall};
-use crate::requirements::Incompatible;
+use crate::problem::{CapacityType, Host, InstanceType, Offering, Problem, Range};
+use crate::requirements::{Incompatible, Requirements};
 
 use super::assign::Lot;
 use super::compile::Compiled;
 use super::ledger::{Ledger, Scarce};
+use super::measure;
 use super::offers::{Item, Offer};
 use super::profile::Level;
 use super::topology::Topology;
@@ -77,7 +80,7 @@ pub(crate) fn not_packed(compiled: &Compiled<'_>, lot: &Lot, ledger: &Ledger) ->
     if let Some((pool, counter, left)) = short {
         return Reason::Limit {
             pool: compiled.problem.pools[pool as usize].name.clone(),
-            limit: describe(compiled.supply.name(counter), left),
+            limit: describe(compiled.problem, compiled.supply.name(counter), left),
         };
     }
     let rule = level.near.first().map(|rule| rule.group).map_or_else(
@@ -87,19 +90,30 @@ pub(crate) fn not_packed(compiled: &Compiled<'_>, lot: &Lot, ledger: &Ledger) ->
     Reason::NoDomain { rule }
 }
 
-fn describe(scarce: &Scarce, left: i64) -> String {
+fn describe(problem: &Problem, scarce: &Scarce, left: i64) -> String {
+    let catalog = |at: &u32| &problem.catalogs[*at as usize];
     match scarce {
         Scarce::PoolResource(_, name) => format!("{name} (left: {left})"),
         Scarce::PoolNodes(_) => format!("nodes (left: {left})"),
         Scarce::PoolCost(_) => {
             format!("cost (left: {})", crate::money::Money::from_nanos(left))
         }
-        Scarce::Offering(..) => "the offering is sold out".to_owned(),
+        Scarce::Offering(at, kind, offering) => {
+            let one = &catalog(at).types[*kind as usize];
+            let offering = &one.offerings[*offering as usize];
+            let (zone, way) = (&offering.zone, offering.capacity_type);
+            format!("{} in {zone} as {way} is sold out", one.name)
+        }
         Scarce::Reservation(id) => format!("reservation {id} is used up"),
         Scarce::Host(_, host, name) => format!("{name} of host {host} (left: {left})"),
-        Scarce::Range(..) => "no more machines may be made".to_owned(),
-        Scarce::Nodes => "new nodes of this plan".to_owned(),
-        Scarce::SpotShare(..) => "share of one spot offering".to_owned(),
+        Scarce::Range(at, range) => {
+            let range = &catalog(at).ranges[*range as usize];
+            format!("no more machines of {} may be made", range.name)
+        }
+        Scarce::Nodes => format!("maxNewNodes of this plan (left: {left})"),
+        Scarce::SpotShare(_, kind, zone) => {
+            format!("spotShare of {kind} in {zone} (left: {left})")
+        }
     }
 }
 
@@ -112,9 +126,7 @@ fn obstacles(compiled: &Compiled<'_>, pool: u32, level: &Level) -> usize {
         return usize::from(tainted);
     };
     let mut offered = terms.requirements.clone();
-    offered.require_all(&crate::requirements::Requirements::from_labels(
-        &owner.labels,
-    ));
+    offered.require_all(&Requirements::from_labels(&owner.labels));
     let known = |key: &str| labels::is_well_known(key) || on_some_type(compiled, key);
     let meets = demand.terms.is_empty()
         || demand
@@ -148,12 +160,23 @@ fn shortfall(compiled: &Compiled<'_>, pool: u32, class: u32, level: &Level) -> S
         list.sort_unstable();
         list.dedup();
     }
+    let missed = if demand.tolerated.refuses(&owner.taints).is_none() {
+        sold_out(compiled, pool, level, &allowed)
+    } else {
+        Vec::new()
+    };
+    let offered = allowed.len();
+    let enough = |one: &&Missed| requests.fits(&one.room);
+    let held = missed.iter().filter(enough).map(|one| one.name.clone());
+    let sold_out: Vec<Name> = held.collect();
     let ended_by = if let Some(taint) = demand.tolerated.refuses(&owner.taints) {
         format!(
             "taint {}={}:{} is not tolerated",
             taint.key, taint.value, taint.effect
         )
-    } else if allowed.is_empty() {
+    } else if offered == 0 && !missed.is_empty() {
+        "all of these are sold out".to_owned()
+    } else if offered == 0 {
         incompatibility(compiled, pool, level)
     } else if large.is_empty() {
         too_large(compiled, pool, level, requests)
@@ -163,11 +186,112 @@ fn shortfall(compiled: &Compiled<'_>, pool: u32, class: u32, level: &Level) -> S
     Shortfall {
         pool: owner.name.clone(),
         types: types as u32,
-        allowed: allowed.len() as u32,
-        offered: allowed.len() as u32,
+        allowed: (offered + missed.len()) as u32,
+        offered: offered as u32,
         large_enough: large.len() as u32,
+        sold_out,
         ended_by,
     }
+}
+
+/// A type that nobody can buy right now.
+struct Missed {
+    name: Name,
+    /// What pods could use.
+    room: Vector,
+}
+
+/// Types with offerings that pool and pod allow, if only they were for sale; without those that are `for_sale`.
+fn sold_out(
+    compiled: &Compiled<'_>,
+    pool: u32,
+    level: &Level,
+    for_sale: &[(u32, u32, u32)],
+) -> Vec<Missed> {
+    let problem = compiled.problem;
+    let owner = &problem.pools[pool as usize];
+    let found = problem.catalogs.iter().enumerate();
+    let mut found = found.filter(|(_, catalog)| catalog.name == owner.catalog);
+    let terms = compiled.pools.iter().find(|one| one.index == pool);
+    let (Some((index, catalog)), Some(terms)) = (found.next(), terms) else {
+        return Vec::new();
+    };
+    let demand = compiled.demands.get(level.demand);
+    let mut base = terms.requirements.clone();
+    base.require_all(&Requirements::from_labels(&owner.labels));
+    let open = |key: &str| labels::is_well_known(key) && !on_some_type(compiled, key);
+    let allowed = |mut own: Labels| {
+        own.insert(labels::NODEPOOL.into(), owner.name.clone());
+        let node = Requirements::from_labels(&own);
+        let mut whole = base.clone();
+        whole.require_all(&node);
+        let mut terms = demand.terms.iter();
+        base.compatible(&node, |_| true).is_ok()
+            && terms.any(|term| whole.compatible(term, open).is_ok())
+    };
+    let mut missed = Vec::new();
+    for (position, one) in catalog.types.iter().enumerate() {
+        let at = (index as u32, 0, position as u32);
+        if for_sale.binary_search(&at).is_ok() {
+            continue;
+        }
+        let gone = |offering: &&Offering| !offering.available || offering.left == Some(0);
+        let mut gone = one.offerings.iter().filter(gone);
+        if gone.any(|offering| allowed(of_offering(one, offering))) {
+            missed.push(Missed {
+                name: one.name.clone(),
+                room: compiled.table.vector(&one.allocatable()),
+            });
+        }
+    }
+    for (position, range) in catalog.ranges.iter().enumerate() {
+        let at = (index as u32, 1, position as u32);
+        let mut hosts = range.hosts.iter();
+        // With no room on a host for the smallest machine there is nothing to choose from.
+        let gone = for_sale.binary_search(&at).is_err();
+        if gone && hosts.any(|host| allowed(of_host(range, host))) {
+            missed.push(Missed {
+                name: range.name.clone(),
+                room: compiled
+                    .table
+                    .vector(&measure::allocatable(range, &range.max)),
+            });
+        }
+    }
+    missed
+}
+
+/// Labels of a machine as far as its type and offering decide them.
+fn of_offering(one: &InstanceType, offering: &Offering) -> Labels {
+    let place = (&offering.zone, &offering.region);
+    let mut all = labels_of(&one.labels, &one.name, place, offering.capacity_type);
+    if let Some(id) = &offering.reservation {
+        all.insert(labels::RESERVATION_ID.into(), id.clone());
+    }
+    all
+}
+
+/// Labels of a machine as far as its range and host decide them.
+fn of_host(range: &Range, host: &Host) -> Labels {
+    let place = (&host.zone, &range.region);
+    labels_of(&range.labels, &range.name, place, range.capacity_type)
+}
+
+fn labels_of(
+    own: &Labels,
+    name: &Name,
+    (zone, region): (&Name, &Name),
+    way: CapacityType,
+) -> Labels {
+    let way: &'static str = way.into();
+    let mut all = own.clone();
+    all.insert(labels::INSTANCE_TYPE.into(), name.clone());
+    all.insert(labels::ZONE.into(), zone.clone());
+    all.insert(labels::CAPACITY_TYPE.into(), way.into());
+    if !region.is_empty() {
+        all.insert(labels::REGION.into(), region.clone());
+    }
+    all
 }
 
 fn type_of(offer: &Offer) -> (u32, u32, u32) {
@@ -213,7 +337,7 @@ fn incompatibility(compiled: &Compiled<'_>, pool: u32, level: &Level) -> String 
     let terms = compiled.pools.iter().find(|one| one.index == pool);
     if let Some(terms) = terms {
         let mut offered = terms.requirements.clone();
-        offered.require_all(&crate::requirements::Requirements::from_labels(
+        offered.require_all(&Requirements::from_labels(
             &compiled.problem.pools[pool as usize].labels,
         ));
         let known = |key: &str| labels::is_well_known(key) || on_some_type(compiled, key);
@@ -246,11 +370,8 @@ fn incompatibility(compiled: &Compiled<'_>, pool: u32, level: &Level) -> String 
     format!("no type met all requirements: {term}")
 }
 
-fn single(
-    key: &crate::name::Name,
-    requirement: &crate::requirement::Requirement,
-) -> crate::requirements::Requirements {
-    let mut only = crate::requirements::Requirements::new();
+fn single(key: &Name, requirement: &crate::requirement::Requirement) -> Requirements {
+    let mut only = Requirements::new();
     only.require(key, requirement);
     only
 }

@@ -206,7 +206,11 @@ fn launch(
             pods.push(pod);
         }
     }
-    let daemons = daemons(compiled, offer);
+    let made = compiled.makes.of(bin.column);
+    let daemons = match made {
+        Some(make) => compiled.makes.all[make as usize].daemons.clone(),
+        None => daemons(compiled, offer),
+    };
     requests.add(&daemons);
     let (capacity, price) = size(compiled, offer, &requests);
     let mut allowed = compiled.demand_offers[demand_of(compiled, assignment, bin, 0)].clone();
@@ -216,7 +220,9 @@ fn launch(
     let bound = |(lot, _): &(u32, u32)| assignment.lots[*lot as usize].cell != ANYWHERE;
     let bound = bin.pods.iter().any(bound);
     let own = offer.purchase(compiled.problem, price);
-    let (considered, alternatives) = alternatives.of(bin, offer, &allowed, bound);
+    let exact = made.and_then(|make| compiled.cut(make, &bin.load));
+    let uses = exact.as_ref().map_or(&offer.uses, |exact| &exact.uses);
+    let (considered, alternatives) = alternatives.of(bin, (offer, uses), &allowed, bound);
     let runner_up = alternatives
         .iter()
         .find(|other| other.instance_type != own.instance_type)
@@ -225,7 +231,7 @@ fn launch(
         pool: compiled.problem.pools[offer.pool as usize].name.clone(),
         purchase: own,
         alternatives,
-        labels: node_labels(compiled, offer, &capacity),
+        labels: node_labels(compiled, offer),
         capacity,
         requests,
         pods,
@@ -248,33 +254,14 @@ fn demand_of(
 }
 
 fn daemons(compiled: &Compiled<'_>, offer: &Offer) -> Resources {
-    let allocatable = match offer.sold(compiled.problem) {
-        Sold::Fixed(one, _) => compiled.table.vector(&one.allocatable()),
-        Sold::Made(..) => return made_daemons(compiled, offer),
+    let Sold::Fixed(one, _) = offer.sold(compiled.problem) else {
+        return Resources::new();
     };
-    let taken = allocatable.minus(&offer.room);
+    let taken = compiled.table.vector(&one.allocatable()).minus(&offer.room);
     (0..compiled.table.width())
         .filter(|index| taken.0[*index] != 0)
         .map(|index| (Name::from(compiled.table.name(index)), taken.0[index]))
         .collect()
-}
-
-fn made_daemons(compiled: &Compiled<'_>, offer: &Offer) -> Resources {
-    let mut all = Resources::new();
-    for daemon in &compiled.problem.daemon_sets {
-        let Ok(demand) = super::demand::Demand::daemon(daemon) else {
-            continue;
-        };
-        let taints = &compiled.problem.pools[offer.pool as usize].taints;
-        let here = [&*offer.values];
-        let runs = !demand
-            .admits(&compiled.keys, &here.iter().copied())
-            .is_empty();
-        if runs && demand.tolerated.refuses(taints).is_none() {
-            all.add(&daemon.spec.requests);
-        }
-    }
-    all
 }
 
 /// What the machine has and costs: one made to measure is cut to what its pods and daemons need.
@@ -292,7 +279,7 @@ fn size(compiled: &Compiled<'_>, offer: &Offer, requests: &Resources) -> (Resour
 }
 
 /// The labels that a node of this offer will have.
-fn node_labels(compiled: &Compiled<'_>, offer: &Offer, capacity: &Resources) -> Labels {
+fn node_labels(compiled: &Compiled<'_>, offer: &Offer) -> Labels {
     let problem = compiled.problem;
     let pool = &problem.pools[offer.pool as usize];
     let mut all = pool.labels.clone();
@@ -324,7 +311,7 @@ fn node_labels(compiled: &Compiled<'_>, offer: &Offer, capacity: &Resources) -> 
                 &host.zone,
                 &range.region,
                 range.capacity_type,
-                measured_name(&range.name, capacity),
+                range.name.clone(),
             ),
         };
     all.extend(own.iter().map(|(key, value)| (key.clone(), value.clone())));
@@ -342,13 +329,6 @@ fn node_labels(compiled: &Compiled<'_>, offer: &Offer, capacity: &Resources) -> 
     all.insert(labels::CAPACITY_TYPE.into(), capacity_type.into());
     all.insert(labels::NODEPOOL.into(), pool.name.clone());
     all
-}
-
-/// The instance type of a machine made to measure: range, cores and MiB.
-fn measured_name(range: &str, capacity: &Resources) -> Name {
-    let cores = capacity.get(crate::resources::CPU) / 1000;
-    let mib = capacity.get(crate::resources::MEMORY) >> 20;
-    format!("{range}-{cores}c-{mib}m").into()
 }
 
 fn unplaced(

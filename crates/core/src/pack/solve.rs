@@ -1,5 +1,6 @@
 //! Strategies compete; the cheapest plan that places the most pods wins.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use crate::money::Money;
@@ -24,6 +25,7 @@ use super::scenario::Scenario;
 use super::sets::Sets;
 use super::spill;
 use super::stock::Taste;
+use super::tailor;
 
 /// How hard to look for a cheaper plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -254,11 +256,11 @@ impl<'a, 'p> Anytime<'a, 'p> {
 
     /// The best plan so far.
     pub fn plan(&self) -> Plan {
-        let (plan, lost) = self.rendered(&self.best.packing);
+        let (plan, lost) = self.rendered(&self.best);
         let first = self.first.as_ref().filter(|_| lost > 0);
         // Pods that lose their turn may make the cheaper packing the worse one.
         let Some(first) = first else { return plan };
-        let (other, _) = self.rendered(&first.packing);
+        let (other, _) = self.rendered(first);
         if self.standing(&other) < self.standing(&plan) {
             return other;
         }
@@ -266,8 +268,9 @@ impl<'a, 'p> Anytime<'a, 'p> {
     }
 
     /// A packing as a plan that can be bound, and how many pods found no turn to be bound.
-    fn rendered(&self, packing: &Packing) -> (Plan, usize) {
+    fn rendered(&self, candidate: &Candidate) -> (Plan, usize) {
         let (compiled, scenario) = (self.compiled, &self.scenario);
+        let packing = &*self.tailored(candidate);
         let effort = if self.options.steps == 0 {
             Effort::Quick
         } else {
@@ -288,6 +291,28 @@ impl<'a, 'p> Anytime<'a, 'p> {
             0
         };
         (plan, lost)
+    }
+
+    /// A packing whose machines made to measure have the size that they will have.
+    fn tailored<'c>(&self, candidate: &'c Candidate) -> Cow<'c, Packing> {
+        if self.compiled.makes.is_empty() {
+            return Cow::Borrowed(&candidate.packing);
+        }
+        let mut sets = candidate.sets.clone();
+        let mut context = Context {
+            compiled: self.compiled,
+            sets: &mut sets,
+            lots: &self.assignment.lots,
+            ledger: &self.ledger,
+        };
+        let mut packing = candidate.packing.clone();
+        tailor::tailor(&mut context, &mut packing);
+        if over_share(self.compiled, &packing, &self.ledger).is_some() {
+            // Fewer machines were too few for the share.
+            packing = candidate.packing.clone();
+            tailor::cut(&mut context, &mut packing);
+        }
+        Cow::Owned(packing)
     }
 
     /// Less is better: pods without a place, those of high priority first; then cost; then machines.

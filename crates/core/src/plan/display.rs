@@ -4,7 +4,8 @@ use std::fmt;
 
 use super::{Reason, Shortfall};
 
-/// How many pools are told about: those with the least in the way come first, and an event has a kibibyte.
+/// How many pools are told about, and of each how many types that are sold out: those with the least in the way come
+/// first, and an event has a kibibyte.
 const SHOWN: usize = 4;
 
 impl fmt::Display for Shortfall {
@@ -15,6 +16,7 @@ impl fmt::Display for Shortfall {
             allowed,
             offered,
             large_enough,
+            sold_out,
             ended_by,
         } = self;
         write!(
@@ -22,10 +24,17 @@ impl fmt::Display for Shortfall {
             "pool {pool}: of {types} types {allowed} are allowed, {offered} of these are for sale, {large_enough} of \
              these are large enough"
         )?;
-        if ended_by.is_empty() {
-            Ok(())
-        } else {
-            write!(f, " ({ended_by})")
+        if !ended_by.is_empty() {
+            write!(f, " ({ended_by})")?;
+        }
+        let mut comma = "; sold out: ";
+        for name in sold_out.iter().take(SHOWN) {
+            write!(f, "{comma}{name}")?;
+            comma = ", ";
+        }
+        match sold_out.len().saturating_sub(SHOWN) {
+            0 => Ok(()),
+            more => write!(f, " and {more} more"),
         }
     }
 }
@@ -93,6 +102,7 @@ mod tests {
             allowed: 120,
             offered: 100,
             large_enough: 0,
+            sold_out: vec!["p4d".into(), "p5".into()],
             ended_by: "nvidia.com/gpu 9, most is 8".to_owned(),
         };
         for (reason, sentence) in [
@@ -108,7 +118,7 @@ mod tests {
                     pools: vec![shortfall],
                 },
                 "no machine can hold it: pool default: of 400 types 120 are allowed, 100 of these are for sale, 0 of \
-                 these are large enough (nvidia.com/gpu 9, most is 8)",
+                 these are large enough (nvidia.com/gpu 9, most is 8); sold out: p4d, p5",
             ),
             (
                 Reason::Disrupted {

@@ -20,6 +20,9 @@ pub struct Shortfall {
     pub offered: u32,
     /// Of these, types large enough.
     pub large_enough: u32,
+    /// Allowed types that would be large enough and are sold out.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sold_out: Vec<Name>,
     /// The constraint that ended it, in words.
     pub ended_by: String,
 }

@@ -134,7 +134,7 @@ pub struct Host {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Range {
-    /// Unique in its catalogue; the instance-type label is made of it and the size.
+    /// Unique in its catalogue; label `node.kubernetes.io/instance-type` of machines of every size.
     pub name: Name,
     /// Labels beside zone, region and capacity type.
     #[serde(default)]

@@ -59,7 +59,8 @@ pub struct Settings {
     pub min_values: MinValuesPolicy,
     /// What every node costs beside its price: licences, monitoring.
     pub node_surcharge: Money,
-    /// The largest share of new machines, in percent, that one spot offering may have.
+    /// The largest share of new machines, in percent, that one spot offering may have: so many whole machines, and at
+    /// least one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spot_share: Option<u32>,
     /// How many new machines there may be.

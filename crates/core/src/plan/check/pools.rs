@@ -89,7 +89,7 @@ fn settings(world: &World<'_>, findings: &mut Findings) {
         }
     }
     // One machine is always allowed, or nothing small could be bought.
-    let most = (launches.len() * share as usize).div_ceil(100).max(1);
+    let most = (launches.len() * share as usize / 100).max(1);
     for ((_, kind, zone), count) in spot {
         if count > most {
             let text = format!(

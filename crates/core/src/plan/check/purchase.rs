@@ -23,7 +23,13 @@ enum Source<'a> {
     Range(&'a Range, &'a Host),
 }
 
-fn source<'a>(problem: &'a Problem, purchase: &Purchase) -> Result<Source<'a>, String> {
+/// What is bought. A purchase names no region: the labels that the node will have tell it where they are known, or else
+/// the price.
+fn source<'a>(
+    problem: &'a Problem,
+    purchase: &Purchase,
+    will_have: Option<&Labels>,
+) -> Result<Source<'a>, String> {
     let catalog = problem
         .catalog(&purchase.catalog)
         .ok_or_else(|| format!("there is no catalogue {}", purchase.catalog))?;
@@ -45,13 +51,21 @@ fn source<'a>(problem: &'a Problem, purchase: &Purchase) -> Result<Source<'a>, S
         .iter()
         .find(|kind| kind.name == purchase.instance_type)
         .ok_or_else(|| format!("there is no type {}", purchase.instance_type))?;
-    kind.offerings
-        .iter()
-        .find(|offering| {
-            offering.zone == purchase.zone
-                && offering.capacity_type == purchase.capacity_type
-                && offering.reservation == purchase.reservation
-        })
+    let region = will_have.and_then(|labels| labels.get(labels::REGION));
+    let meant = |offering: &&Offering| {
+        offering.zone == purchase.zone
+            && offering.capacity_type == purchase.capacity_type
+            && offering.reservation == purchase.reservation
+    };
+    let there = |offering: &&Offering| {
+        let known = region.filter(|_| !offering.region.is_empty());
+        known.is_none_or(|region| offering.region == *region)
+    };
+    let mut offerings = kind.offerings.iter().filter(meant).filter(there);
+    let first = offerings.clone().next();
+    offerings
+        .find(|offering| offering.price == purchase.price)
+        .or(first)
         .map(|offering| Source::Type(kind, offering))
         .ok_or_else(|| {
             format!(
@@ -67,7 +81,7 @@ pub(super) fn allocatable(
     launch: &Launch,
     purchase: &Purchase,
 ) -> Option<Resources> {
-    match source(problem, purchase).ok()? {
+    match source(problem, purchase, None).ok()? {
         Source::Type(kind, _) => Some(kind.allocatable()),
         Source::Range(range, _) => {
             let made = InstanceType {
@@ -96,9 +110,7 @@ fn given_labels(pool: &Pool, purchase: &Purchase, source: Source<'_>) -> Labels 
         purchase.capacity_type.to_string().into(),
     );
     all.insert(labels::NODEPOOL.into(), pool.name.clone());
-    if matches!(source, Source::Type(..)) {
-        all.insert(labels::INSTANCE_TYPE.into(), purchase.instance_type.clone());
-    }
+    all.insert(labels::INSTANCE_TYPE.into(), purchase.instance_type.clone());
     if !region.is_empty() {
         all.insert(labels::REGION.into(), region.clone());
     }
@@ -298,7 +310,7 @@ fn terms(
             pool.name, pool.catalog, purchase.catalog
         ));
     }
-    let source = source(problem, purchase)?;
+    let source = source(problem, purchase, Some(will_have))?;
     let price = match source {
         Source::Type(_, offering) if !offering.available => {
             return Err("the offering is sold out".to_owned());
@@ -331,7 +343,6 @@ fn terms(
     let wanted = Requirements::parse(&pool.requirements).map_err(|error| error.to_string())?;
     if let Some(key) = will_have.keys().find(|key| {
         !given.contains_key(*key)
-            && &***key != labels::INSTANCE_TYPE
             && (known.contains(*key) || (wanted.get(key).is_none() && !labels::is_well_known(key)))
     }) {
         return Err(format!("nothing gives the node the label {key}"));
@@ -363,7 +374,7 @@ fn made_price(range: &Range, size: &Resources) -> Money {
 }
 
 fn capacity(problem: &Problem, site: &Site<'_>, launch: &Launch, findings: &mut Findings) {
-    match source(problem, &launch.purchase) {
+    match source(problem, &launch.purchase, Some(&launch.labels)) {
         Ok(Source::Type(kind, _)) if kind.capacity != launch.capacity => {
             let text = format!(
                 "{} does not have the capacity that the plan says",
@@ -401,7 +412,7 @@ fn alternative(
     launch: &Launch,
     purchase: &Purchase,
 ) -> Result<(), String> {
-    let source = source(world.problem, purchase)?;
+    let source = source(world.problem, purchase, None)?;
     let mut will_have = given_labels(pool, purchase, source);
     for (key, value) in &launch.labels {
         if !known.contains(key) {
@@ -463,7 +474,7 @@ fn min_values(
         let key = labels::canonical(&expression.key);
         let mut values = BTreeSet::new();
         for purchase in launch.alternatives.iter().chain([&launch.purchase]) {
-            match (key, source(problem, purchase)) {
+            match (key, source(problem, purchase, None)) {
                 (labels::INSTANCE_TYPE, _) => {
                     values.insert(purchase.instance_type.clone());
                 }
@@ -494,14 +505,15 @@ fn min_values(
 
 /// No more is bought than is left.
 fn stock(world: &World<'_>, findings: &mut Findings) {
-    type Key<'a> = (&'a Name, &'a Name, &'a Name, CapacityType);
+    type Key<'a> = (&'a Name, &'a Name, (&'a Name, &'a Name), CapacityType);
     let mut offerings: BTreeMap<Key<'_>, (u32, u32)> = BTreeMap::new();
     let mut reservations: BTreeMap<&Name, (u32, u32)> = BTreeMap::new();
     let mut ranges: BTreeMap<(&Name, &Name), (u32, u32)> = BTreeMap::new();
-    let mut hosts: BTreeMap<(&Name, &Name), (Resources, &Host)> = BTreeMap::new();
+    // Ranges of one catalogue share its hosts; a host of another catalogue is another host.
+    let mut hosts: BTreeMap<(&Name, &Name), (Resources, Resources)> = BTreeMap::new();
     for launch in &world.plan.launches {
         let purchase = &launch.purchase;
-        match source(world.problem, purchase) {
+        match source(world.problem, purchase, Some(&launch.labels)) {
             Ok(Source::Type(kind, offering)) => {
                 let Some(left) = offering.left else { continue };
                 let used = match &offering.reservation {
@@ -510,7 +522,7 @@ fn stock(world: &World<'_>, findings: &mut Findings) {
                         .entry((
                             &purchase.catalog,
                             &kind.name,
-                            &offering.zone,
+                            (&offering.region, &offering.zone),
                             offering.capacity_type,
                         ))
                         .or_insert((0, left)),
@@ -518,10 +530,12 @@ fn stock(world: &World<'_>, findings: &mut Findings) {
                 *used = (used.0 + 1, used.1.min(left));
             }
             Ok(Source::Range(range, host)) => {
-                let (free, _) = hosts
-                    .entry((&range.name, &host.name))
-                    .or_insert_with(|| (host.free.clone(), host));
-                free.subtract(&launch.capacity);
+                let (used, free) = hosts.entry((&purchase.catalog, &host.name)).or_default();
+                for (name, amount) in host.free.iter() {
+                    used.set(name, used.get(name) + launch.capacity.get(name));
+                    let known = free.contains(name).then(|| free.get(name));
+                    free.set(name, known.map_or(amount, |known| known.min(amount)));
+                }
                 if let Some(left) = range.left {
                     let used = ranges
                         .entry((&purchase.catalog, &range.name))
@@ -534,7 +548,7 @@ fn stock(world: &World<'_>, findings: &mut Findings) {
     }
     let counted = offerings
         .into_iter()
-        .map(|((_, name, zone, paid), used)| (format!("{name} {zone} {paid}"), used))
+        .map(|((_, name, (_, zone), paid), used)| (format!("{name} {zone} {paid}"), used))
         .chain(
             reservations
                 .into_iter()
@@ -551,16 +565,11 @@ fn stock(world: &World<'_>, findings: &mut Findings) {
             findings.add(Rule::Purchase, text);
         }
     }
-    for ((_, name), (free, host)) in hosts {
-        for (resource, amount) in free
-            .iter()
-            .filter(|(resource, _)| host.free.contains(resource))
-        {
-            if amount < 0 {
-                let text = format!(
-                    "host {name} is asked for {} more {resource} than it has",
-                    -amount
-                );
+    for ((_, name), (used, free)) in hosts {
+        for (resource, amount) in free.iter() {
+            let more = used.get(resource) - amount;
+            if more > 0 {
+                let text = format!("host {name} is asked for {more} more {resource} than it has");
                 findings.add(Rule::Purchase, text);
             }
         }

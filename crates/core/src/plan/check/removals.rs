@@ -308,10 +308,15 @@ fn pod_budgets(world: &World<'_>, findings: &mut Findings) {
     }
     for (at, count) in evicted {
         let budget = &budgets[at];
-        if count > budget.disruptions_allowed {
+        let allowed = if budget.never {
+            0
+        } else {
+            budget.disruptions_allowed
+        };
+        if count > allowed {
             let text = format!(
-                "{count} pods of disruption budget {}/{} are evicted at once, it allows {}",
-                budget.namespace, budget.name, budget.disruptions_allowed
+                "{count} pods of disruption budget {}/{} are evicted at once, it allows {allowed}",
+                budget.namespace, budget.name
             );
             findings.add(Rule::Budgets, text);
         }

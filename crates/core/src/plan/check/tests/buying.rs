@@ -295,13 +295,10 @@ fn min_values_counts_what_is_left_to_choose_from() {
     valid(&problem, &alone);
 }
 
-#[test]
-fn machines_made_to_measure_fit_their_range_and_their_host() {
-    let mut problem = problem();
-    let pods = pend(&mut problem, "web", 1, spec(1500));
-    problem.catalogs[0].types.clear();
-    problem.catalogs[0].ranges = vec![Range {
-        name: "vm".into(),
+/// From 1 to 4 cores on host `h`, which has 3 left.
+fn range(name: &str) -> Range {
+    Range {
+        name: name.into(),
         labels: labels_of(&[(labels::ARCH, "amd64")]),
         region: "".into(),
         capacity_type: CapacityType::OnDemand,
@@ -320,34 +317,44 @@ fn machines_made_to_measure_fit_their_range_and_their_host() {
             free: Resources::new().with(CPU, 3000),
         }],
         left: None,
-    }];
-    let made = |cpu: i64, dollars: f64| {
-        let launch = Launch {
-            pool: "main".into(),
-            purchase: crate::plan::Purchase {
-                catalog: "shop".into(),
-                instance_type: "vm".into(),
-                zone: "rack".into(),
-                capacity_type: CapacityType::OnDemand,
-                reservation: None,
-                host: Some("h".into()),
-                price: Money::from_dollars(dollars),
-            },
-            alternatives: Arc::default(),
-            capacity: amounts(cpu, 2, 20),
-            requests: amounts(1500, 0, 1),
-            labels: labels_of(&[
-                (labels::ARCH, "amd64"),
-                (labels::ZONE, "rack"),
-                (labels::CAPACITY_TYPE, "on-demand"),
-                (labels::NODEPOOL, "main"),
-                (labels::INSTANCE_TYPE, "vm-2c-2g"),
-            ]),
-            pods: pods.clone(),
-            reason: crate::plan::Reason::NoPool,
-        };
-        plan(vec![launch])
-    };
+    }
+}
+
+/// A machine of range `vm` with 2 GiB.
+fn made(pods: &[PodRef], cpu: i64, dollars: f64) -> Launch {
+    Launch {
+        pool: "main".into(),
+        purchase: crate::plan::Purchase {
+            catalog: "shop".into(),
+            instance_type: "vm".into(),
+            zone: "rack".into(),
+            capacity_type: CapacityType::OnDemand,
+            reservation: None,
+            host: Some("h".into()),
+            price: Money::from_dollars(dollars),
+        },
+        alternatives: Arc::default(),
+        capacity: amounts(cpu, 2, 20),
+        requests: amounts(1500, 0, 1),
+        labels: labels_of(&[
+            (labels::ARCH, "amd64"),
+            (labels::ZONE, "rack"),
+            (labels::CAPACITY_TYPE, "on-demand"),
+            (labels::NODEPOOL, "main"),
+            (labels::INSTANCE_TYPE, "vm"),
+        ]),
+        pods: pods.to_vec(),
+        reason: crate::plan::Reason::NoPool,
+    }
+}
+
+#[test]
+fn machines_made_to_measure_fit_their_range_and_their_host() {
+    let mut problem = problem();
+    let pods = pend(&mut problem, "web", 1, spec(1500));
+    problem.catalogs[0].types.clear();
+    problem.catalogs[0].ranges = vec![range("vm")];
+    let made = |cpu: i64, dollars: f64| plan(vec![made(&pods, cpu, dollars)]);
     valid(&problem, &made(2000, 0.06));
     broken(
         &problem,
@@ -368,6 +375,63 @@ fn machines_made_to_measure_fit_their_range_and_their_host() {
         "host h is asked for 1000 more cpu",
     );
     assert_eq!(made(2000, 0.06).launches[0].capacity.get(PODS), 20);
+}
+
+#[test]
+fn a_host_is_one_for_all_ranges_of_its_catalogue_and_another_in_every_catalogue() {
+    let mut problem = problem();
+    let pods = pend(&mut problem, "web", 2, spec(1500));
+    problem.catalogs[0].types.clear();
+    problem.catalogs[0].ranges = vec![range("vm"), range("vm-other")];
+    let first = made(&pods[..1], 2000, 0.06);
+    let mut second = made(&pods[1..], 2000, 0.06);
+    second.purchase.instance_type = "vm-other".into();
+    let kind: crate::name::Name = labels::INSTANCE_TYPE.into();
+    second.labels.insert(kind.clone(), "vm-other".into());
+    broken(
+        &problem,
+        &plan(vec![first.clone(), second.clone()]),
+        Rule::Purchase,
+        "host h is asked for 1000 more cpu",
+    );
+    let mut other = problem.catalogs[0].clone();
+    other.name = "annex".into();
+    problem.catalogs.push(other);
+    let mut pool = problem.pools[0].clone();
+    (pool.name, pool.catalog) = ("annex".into(), "annex".into());
+    problem.pools.push(pool);
+    second.pool = "annex".into();
+    second.purchase.catalog = "annex".into();
+    second.purchase.instance_type = "vm".into();
+    second.labels.insert(kind, "vm".into());
+    second
+        .labels
+        .insert(labels::NODEPOOL.into(), "annex".into());
+    valid(&problem, &plan(vec![first, second]));
+}
+
+#[test]
+fn zones_of_one_name_in_two_regions_are_told_apart() {
+    let (mut problem, pods) = one_pod();
+    let offerings = &mut problem.catalogs[0].types[0].offerings;
+    offerings[1].zone = "a".into();
+    offerings[0].region = "eu".into();
+    offerings[1].region = "us".into();
+    offerings[1].price = Money::from_dollars(0.05);
+    let bought = |region: &str, dollars: f64| {
+        changed(&problem, &pods, |launch| {
+            launch.purchase.price = Money::from_dollars(dollars);
+            launch.labels.insert(labels::REGION.into(), region.into());
+        })
+    };
+    valid(&problem, &bought("eu", 0.1));
+    valid(&problem, &bought("us", 0.05));
+    broken(
+        &problem,
+        &bought("us", 0.1),
+        Rule::Purchase,
+        "it costs $0.0500, not $0.1000",
+    );
 }
 
 #[test]
@@ -460,5 +524,19 @@ fn one_spot_offering_has_only_its_share() {
         &half(&problem, 3),
         Rule::Limits,
         "3 of 4 machines are spot small in a, at most 50%",
+    );
+    let three = |spots: usize| {
+        let mut plan = half(&problem, spots);
+        let gone = plan.launches.pop().unwrap();
+        plan.cost -= gone.purchase.price;
+        plan.unplaced = vec![unplaced(&gone.pods)];
+        plan
+    };
+    valid(&problem, &three(1));
+    broken(
+        &problem,
+        &three(2),
+        Rule::Limits,
+        "2 of 3 machines are spot small in a, at most 50%",
     );
 }

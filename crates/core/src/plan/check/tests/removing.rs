@@ -242,6 +242,15 @@ fn pod_budgets_hold_over_the_whole_batch() {
         Rule::Budgets,
         "2 pods of disruption budget default/web are evicted at once, it allows 1",
     );
+    // A budget that never lets one go does not, whatever its status says.
+    problem.pod_disruption_budgets[0].never = true;
+    broken(
+        &problem,
+        &one,
+        Rule::Budgets,
+        "1 pods of disruption budget default/web are evicted at once, it allows 0",
+    );
+    problem.pod_disruption_budgets[0].never = false;
     // A pod that does not answer may always go, if its budget says so.
     problem.pod_disruption_budgets[0].unhealthy_pod_eviction_policy =
         UnhealthyPodEvictionPolicy::AlwaysAllow;
