@@ -25,6 +25,8 @@ mod dice;
 mod filler;
 mod finder;
 mod first_fit;
+#[cfg(test)]
+mod fixtures;
 mod fluid;
 mod generate;
 mod groups;

@@ -1,119 +1,162 @@
-//! When something scarce runs out: pods that the heaviest pool or the cheapest offering cannot take look further.
+//! When something scarce runs out: pods that the heaviest pool, the cheapest domain or all of their wishes leave without
+//! a machine look further.
 
-use super::assign::{Assignment, Lot, Place, affordable};
+use super::assign::{Assigner, Assignment, Dealing, Place, Quotas};
 use super::bins::{Context, Packing};
 use super::compile::Compiled;
 use super::first_fit::{self, Opening};
-use super::groups::Kind;
 use super::ledger::Ledger;
 use super::near;
-use super::sets::{NOTHING, Sets};
+use super::scenario::Scenario;
+use super::sets::Sets;
+use super::solve::merit;
+use super::topology::Topology;
 
-/// Rounds of looking further: each may use up one more pool or offering.
+/// Rounds of looking further: each may use up one more pool, domain or offering, or give up one more wish.
 const MAX_ROUNDS: usize = 16;
 
-/// Packs first-fit, and splits lots that run out of machines until all that can be placed are.
-pub(crate) fn settle_lots(
+/// Assigns pods and packs them first-fit, again and again for as long as pods are left over that might go elsewhere.
+pub(crate) fn settle(
     compiled: &Compiled<'_>,
     sets: &mut Sets,
-    assignment: &mut Assignment,
+    scenario: &Scenario,
+    dealing: Dealing,
     ledger: &Ledger,
-) -> Packing {
-    for _ in 0..MAX_ROUNDS {
-        let packing = first(compiled, sets, &assignment.lots, ledger);
-        if packing.unpacked() == 0 || !split(compiled, sets, assignment, &packing) {
-            return packing;
+) -> (Assignment, Packing) {
+    let mut quotas = Quotas::default();
+    let (mut assignment, mut packing) = round(compiled, sets, scenario, dealing, ledger, &quotas);
+    if packing.unpacked() == 0 || !quotas.learn(compiled, &assignment, &packing.left) {
+        return (assignment, packing);
+    }
+    let missing = |sets: &Sets, assignment: &Assignment, packing: &Packing| {
+        let lost = lost(compiled, sets, scenario, assignment, packing);
+        merit(compiled, assignment, packing, &lost)
+    };
+    let mut least = missing(sets, &assignment, &packing);
+    for _ in 1..MAX_ROUNDS {
+        let next = round(compiled, sets, scenario, dealing, ledger, &quotas);
+        let helpful = quotas.learn(compiled, &next.0, &next.1.left);
+        let now = missing(sets, &next.0, &next.1);
+        if now < least {
+            least = now;
+            (assignment, packing) = next;
+        }
+        if !helpful {
+            break;
         }
     }
-    first(compiled, sets, &assignment.lots, ledger)
+    (assignment, packing)
 }
 
-fn first(compiled: &Compiled<'_>, sets: &mut Sets, lots: &[Lot], ledger: &Ledger) -> Packing {
+fn round(
+    compiled: &Compiled<'_>,
+    sets: &mut Sets,
+    scenario: &Scenario,
+    dealing: Dealing,
+    ledger: &Ledger,
+    quotas: &Quotas,
+) -> (Assignment, Packing) {
+    let assignment = Assigner::new(compiled, sets, scenario, quotas).run(dealing);
     let mut context = Context {
         compiled,
         sets,
-        lots,
+        lots: &assignment.lots,
         ledger,
     };
     let mut packing = context.empty();
     first_fit::pack(&mut context, &mut packing, Opening::BestShare);
     near::pack(&mut context, &mut packing);
-    packing
-}
-
-/// Sends what was left over to columns that can still be had; says whether anything was sent.
-fn split(
-    compiled: &Compiled<'_>,
-    sets: &mut Sets,
-    assignment: &mut Assignment,
-    packing: &Packing,
-) -> bool {
-    let mask = affordable(compiled, &packing.ledger);
-    let mut sent = false;
-    for index in 0..assignment.lots.len() {
-        let left = packing.left[index];
-        if left == 0 {
-            continue;
-        }
-        let lot = assignment.lots[index].clone();
-        let profile = compiled.profile(lot.class);
-        let cell = (lot.cell != super::assign::ANYWHERE).then_some(lot.cell);
-        // A pod with rules about domains keeps its level: its place in the order was found with it.
-        let last = if cell.is_some() {
-            lot.level as usize
-        } else {
-            profile.levels.len() - 1
-        };
-        let found = (lot.level as usize..=last).find_map(|level| {
-            let set = sets.base(compiled, lot.class, level, cell, Some(&mask));
-            let set = keep_counted(compiled, sets, &lot, set);
-            (set != NOTHING && set != lot.set).then_some((level, set))
-        });
-        if let Some((level, set)) = found {
-            sent = true;
-            assignment.lots[index].count -= left;
-            let moved = assignment.lots.len() as u32;
-            assignment.lots.push(Lot {
-                level: level as u32,
-                set,
-                count: left,
-                ..lot
-            });
-            let events = assignment.events.iter_mut().rev();
-            let own = events.filter(|event| event.place == Place::Lot(index as u32));
-            for event in own.take(left as usize) {
-                event.place = Place::Lot(moved);
+    if packing.unpacked() > 0 {
+        // Few large machines, and important pods first, whomever they must be near.
+        let others = [Opening::BestShare, Opening::Largest].map(|one| in_turn(&mut context, one));
+        for other in others {
+            let better = merit(compiled, &assignment, &other, &[])
+                < merit(compiled, &assignment, &packing, &[]);
+            if better {
+                packing = other;
             }
         }
     }
-    sent
+    (assignment, packing)
 }
 
-/// Narrows a set to the columns on which the spreads that counted a lot go on counting it, and those that did not go
-/// on not counting it.
-fn keep_counted(compiled: &Compiled<'_>, sets: &mut Sets, lot: &Lot, set: u32) -> u32 {
-    if lot.cell == super::assign::ANYWHERE {
-        return set;
+/// Packs first-fit, one priority after the other, and pods that do without company after those that have it.
+fn in_turn(context: &mut Context<'_, '_>, opening: Opening) -> Packing {
+    let lots = 0..context.lots.len() as u32;
+    let mut turns: Vec<_> = lots.clone().map(|lot| turn(context, lot)).collect();
+    turns.sort_unstable();
+    turns.dedup();
+    // Nobody is packed out of turn otherwise.
+    if !lots.clone().any(|lot| context.is_near(lot)) {
+        turns = turns.last().copied().into_iter().collect();
     }
-    let requests = &compiled.classes[lot.class as usize].requests;
-    let mut set = set;
-    for group in &compiled.profile(lot.class).matched {
-        let Kind::Spread { filter, .. } = compiled.groups.all.get(*group).kind else {
+    let mut packing = context.empty();
+    let mut waiting = std::mem::take(&mut packing.left);
+    packing.left = vec![0; waiting.len()];
+    for now in turns {
+        for lot in lots.clone().filter(|lot| turn(context, *lot) <= now) {
+            packing.left[lot as usize] += std::mem::take(&mut waiting[lot as usize]);
+        }
+        first_fit::fill(context, &mut packing, opening);
+        near::pack(context, &mut packing);
+    }
+    context.downsize(&mut packing);
+    packing
+}
+
+/// When a lot is packed: by priority, and after others if its pods gave up the wish to share a host.
+fn turn(context: &Context<'_, '_>, lot: u32) -> (std::cmp::Reverse<i32>, bool) {
+    let class = context.lots[lot as usize].class;
+    let first = context.compiled.profile(class).levels.first();
+    let wished = first.is_some_and(|level| !level.near.is_empty());
+    let alone = wished && !context.is_near(lot);
+    (std::cmp::Reverse(context.priority(lot)), alone)
+}
+
+/// Pods that were packed and yet cannot be bound, because pods that their rules count on were not: class and count.
+fn lost(
+    compiled: &Compiled<'_>,
+    sets: &Sets,
+    scenario: &Scenario,
+    assignment: &Assignment,
+    packing: &Packing,
+) -> Vec<(u32, u32)> {
+    let mut lost: Vec<(u32, u32)> = Vec::new();
+    if !assignment.needs_rehearsal(compiled, &packing.left) {
+        return lost;
+    }
+    let lots = assignment.lots.iter().zip(&packing.left);
+    let mut packed: Vec<u32> = lots.map(|(lot, left)| lot.count - left).collect();
+    let mut topology = Topology::new(compiled, &scenario.removed);
+    for event in &assignment.events {
+        let profile = compiled.profile(event.class);
+        let Some(level) = profile.levels.last() else {
             continue;
         };
-        let bits = &compiled.demand_columns[filter as usize];
-        let fitting = |sets: &Sets, set: u32, inside: bool| {
-            sets.list(set).iter().any(|column| {
-                requests.fits(&compiled.columns[*column as usize].room)
-                    && bits.contains(*column as usize) == inside
-            })
+        let (cell, counting, at) = match event.place {
+            Place::Host(host) => {
+                let cell = compiled.hosts[host as usize].cell;
+                (cell, &compiled.demand_nodes, Some(host))
+            }
+            Place::Lot(lot) if packed[lot as usize] == 0 => continue,
+            Place::Lot(lot) => {
+                packed[lot as usize] -= 1;
+                let lot = &assignment.lots[lot as usize];
+                // All columns of the set count alike: it was narrowed to those that do, if there are any.
+                let column = sets.list(lot.set).first().copied();
+                (lot.cell, &compiled.demand_columns, column)
+            }
         };
-        if fitting(sets, lot.set, true) {
-            set = sets.within(compiled, set, bits);
+        if !topology.allows(compiled, profile, level, cell) {
+            lost.push((event.class, 1));
+            continue;
         }
-        if !fitting(sets, set, fitting(sets, lot.set, true)) {
-            return NOTHING;
-        }
+        let counted =
+            |filter: u32| at.is_some_and(|at| counting[filter as usize].contains(at as usize));
+        topology.add(compiled, profile, level, cell, 1, counted);
     }
-    set
+    lost
 }
+
+#[cfg(test)]
+mod tests;
