@@ -238,7 +238,8 @@ impl<'a, 'p> Assigner<'a, 'p> {
     }
 
     fn is_sociable(&self, class: u32) -> bool {
-        let first = self.compiled.profile(class).levels.first();
+        let profile = self.compiled.profile(class);
+        let first = profile.levels.get(self.quotas.first_level(profile));
         first.is_some_and(|level| !level.near.is_empty() || self.seeks(level))
     }
 
@@ -262,7 +263,7 @@ impl<'a, 'p> Assigner<'a, 'p> {
             }
             return left;
         }
-        for index in 0..profile.levels.len() {
+        for index in self.quotas.first_level(profile)..profile.levels.len() {
             left = self.fill_hosts(class, index, left);
             if left == 0 {
                 return 0;
@@ -484,7 +485,8 @@ impl<'a, 'p> Assigner<'a, 'p> {
     fn place_anchored(&mut self, class: u32, count: u32) -> bool {
         let compiled = self.compiled;
         let profile = compiled.profile(class);
-        for (index, level) in profile.levels.iter().enumerate() {
+        let levels = profile.levels.iter().enumerate();
+        for (index, level) in levels.skip(self.quotas.first_level(profile)) {
             let mut allowed = self.allowed(class, index);
             let host = self.order.iter().copied().find(|host| {
                 allowed[compiled.hosts[*host as usize].cell as usize]

@@ -1,7 +1,7 @@
 //! When something scarce runs out: pods that the heaviest pool, the cheapest domain or all of their wishes leave without
 //! a machine look further.
 
-use super::assign::{Assigner, Assignment, Dealing, Place, Quotas};
+use super::assign::{Assigner, Assignment, Dealing, Place, Queue, Quotas};
 use super::bins::{Context, Packing};
 use super::compile::Compiled;
 use super::first_fit::{self, Opening};
@@ -15,7 +15,7 @@ use super::topology::Topology;
 /// Rounds of looking further: each may use up one more pool, domain or offering, or give up one more wish.
 const MAX_ROUNDS: usize = 16;
 
-/// Assigns pods and packs them first-fit, again and again for as long as pods are left over that might go elsewhere.
+/// Assigns pods and packs them first-fit; when something runs out, as often as that helps.
 pub(crate) fn settle(
     compiled: &Compiled<'_>,
     sets: &mut Sets,
@@ -23,29 +23,53 @@ pub(crate) fn settle(
     dealing: Dealing,
     ledger: &Ledger,
 ) -> (Assignment, Packing) {
-    let mut quotas = Quotas::default();
-    let (mut assignment, mut packing) = round(compiled, sets, scenario, dealing, ledger, &quotas);
-    if packing.unpacked() == 0 || !quotas.learn(compiled, &assignment, &packing.left) {
-        return (assignment, packing);
+    let mut round = |quotas: &Quotas| round(compiled, sets, scenario, dealing, ledger, quotas);
+    let first = round(&Quotas::default());
+    if first.packing.unpacked() == 0 {
+        return (first.assignment, first.packing);
     }
-    let missing = |sets: &Sets, assignment: &Assignment, packing: &Packing| {
-        let lost = lost(compiled, sets, scenario, assignment, packing);
-        merit(compiled, assignment, packing, &lost)
-    };
-    let mut least = missing(sets, &assignment, &packing);
-    for _ in 1..MAX_ROUNDS {
-        let next = round(compiled, sets, scenario, dealing, ledger, &quotas);
-        let helpful = quotas.learn(compiled, &next.0, &next.1.left);
-        let now = missing(sets, &next.0, &next.1);
-        if now < least {
-            least = now;
-            (assignment, packing) = next;
+    let mut best = look_further(compiled, &mut round, Quotas::default(), first);
+    let wishes = |queue: &Queue| compiled.profile(queue.class).levels.len() > 1;
+    if !best.missing.is_empty() && best.assignment.queues.iter().any(wishes) {
+        let quotas = Quotas::without_wishes();
+        let first = round(&quotas);
+        let other = look_further(compiled, &mut round, quotas, first);
+        if other.missing < best.missing {
+            best = other;
         }
-        if !helpful {
+    }
+    (best.assignment, best.packing)
+}
+
+/// Pods assigned and packed.
+struct Round {
+    assignment: Assignment,
+    packing: Packing,
+    /// Pods without a place by priority, the highest first.
+    missing: Vec<(i32, u32)>,
+}
+
+/// Assigns and packs again for as long as pods are left over that might go elsewhere.
+fn look_further(
+    compiled: &Compiled<'_>,
+    round: &mut impl FnMut(&Quotas) -> Round,
+    mut quotas: Quotas,
+    first: Round,
+) -> Round {
+    let mut helpful = quotas.learn(compiled, &first.assignment, &first.packing.left);
+    let mut best = first;
+    for _ in 1..MAX_ROUNDS {
+        if !helpful || best.missing.is_empty() {
             break;
         }
+        let next = round(&quotas);
+        helpful = quotas.learn(compiled, &next.assignment, &next.packing.left);
+        let better = (&next.missing, next.packing.cost) < (&best.missing, best.packing.cost);
+        if better {
+            best = next;
+        }
     }
-    (assignment, packing)
+    best
 }
 
 fn round(
@@ -55,7 +79,7 @@ fn round(
     dealing: Dealing,
     ledger: &Ledger,
     quotas: &Quotas,
-) -> (Assignment, Packing) {
+) -> Round {
     let assignment = Assigner::new(compiled, sets, scenario, quotas).run(dealing);
     let mut context = Context {
         compiled,
@@ -66,18 +90,32 @@ fn round(
     let mut packing = context.empty();
     first_fit::pack(&mut context, &mut packing, Opening::BestShare);
     near::pack(&mut context, &mut packing);
-    if packing.unpacked() > 0 {
-        // Few large machines, and important pods first, whomever they must be near.
-        let others = [Opening::BestShare, Opening::Largest].map(|one| in_turn(&mut context, one));
-        for other in others {
-            let better = merit(compiled, &assignment, &other, &[])
-                < merit(compiled, &assignment, &packing, &[]);
-            if better {
-                packing = other;
-            }
+    if packing.unpacked() == 0 && quotas.is_new() {
+        return Round {
+            assignment,
+            packing,
+            missing: Vec::new(),
+        };
+    }
+    // Few large machines, and important pods first, whomever they must be near.
+    for opening in [Opening::BestShare, Opening::Largest] {
+        if packing.unpacked() == 0 {
+            break;
+        }
+        let other = in_turn(&mut context, opening);
+        let better =
+            merit(compiled, &assignment, &other, &[]) < merit(compiled, &assignment, &packing, &[]);
+        if better {
+            packing = other;
         }
     }
-    (assignment, packing)
+    let lost = lost(compiled, sets, scenario, &assignment, &packing);
+    let (missing, _, _) = merit(compiled, &assignment, &packing, &lost);
+    Round {
+        assignment,
+        packing,
+        missing,
+    }
 }
 
 /// Packs first-fit, one priority after the other, and pods that do without company after those that have it.

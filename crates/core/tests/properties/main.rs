@@ -9,3 +9,4 @@ mod clusters;
 mod disruption;
 mod oracle;
 mod packing;
+mod yielding;

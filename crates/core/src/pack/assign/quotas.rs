@@ -7,21 +7,48 @@
 use super::super::compile::Compiled;
 use super::super::groups::Kind;
 use super::super::intern::FixedMap;
-use super::super::profile::Level;
+use super::super::profile::{Level, Profile};
 use super::{Assignment, Lot};
 
-/// Most pods of a lot, by class, level and set.
+/// What is known of how far machines go.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Quotas(FixedMap<(u32, u32, u32), u32>);
+pub(crate) struct Quotas {
+    /// Most pods of a lot, by class, level and set.
+    most: FixedMap<(u32, u32, u32), u32>,
+    /// Nobody's wishes are heard.
+    unheard: bool,
+}
 
 impl Quotas {
+    /// For when wishes of some leave no machine for others.
+    pub(crate) fn without_wishes() -> Self {
+        Quotas {
+            unheard: true,
+            ..Quotas::default()
+        }
+    }
+
+    /// Whether this is the first time that pods are assigned.
+    pub(crate) fn is_new(&self) -> bool {
+        self.is_empty() && !self.unheard
+    }
+
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.most.is_empty()
     }
 
     pub(super) fn of(&self, class: u32, level: u32, set: u32) -> u32 {
-        let known = self.0.get(&(class, level, set));
+        let known = self.most.get(&(class, level, set));
         known.copied().unwrap_or(u32::MAX)
+    }
+
+    /// The first level that is heard.
+    pub(super) fn first_level(&self, profile: &Profile<'_>) -> usize {
+        if self.unheard {
+            profile.levels.len().saturating_sub(1)
+        } else {
+            0
+        }
     }
 
     /// Learns from what packing left over; says whether to assign again may help.
@@ -41,7 +68,7 @@ impl Quotas {
             let level = &compiled.profile(lot.class).levels[lot.level as usize];
             // Pods that have to be in one domain are better off together in another one.
             let most = if together(compiled, level) { 0 } else { packed };
-            self.0.insert((lot.class, lot.level, lot.set), most);
+            self.most.insert((lot.class, lot.level, lot.set), most);
             helpful |= has_alternative(compiled, lot);
         }
         helpful

@@ -239,3 +239,17 @@ fn pods_that_find_the_heavier_pool_full_use_lighter_ones() {
     let heavy = plan.launches.iter().filter(|one| &*one.pool == "main");
     assert_eq!(heavy.count(), 3);
 }
+
+#[test]
+fn wishes_of_important_pods_yield_to_pods_that_would_not_run() {
+    let solitary = PodSpec {
+        priority: 1000,
+        ..preferring_solitude("x", 1500)
+    };
+    let others = pods("other", 1, spec("other", 3000));
+    let mut problem = problem(vec![pods("x", 2, solitary), others]);
+    problem.settings.max_new_nodes = Some(2);
+    let (mut launches, _, unplaced, _) = decide(&problem);
+    launches.sort_unstable();
+    assert_eq!((launches, unplaced), (vec![1, 2], 0));
+}
