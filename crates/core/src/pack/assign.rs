@@ -3,7 +3,8 @@
 //! Pods come in order of priority, size and age. Each goes to the first node that can take it, or with others that suit
 //! it to a node that has the room for just these ([`mix`]); a pod with rules about
 //! domains that finds no node is given the cheapest domain that its rules allow now. What is left are *lots*: pods of
-//! one class that may all use the same columns.
+//! one class that may all use the same columns. If packing runs out of something scarce, pods are assigned once more
+//! with what it taught ([`Quotas`]).
 
 mod company;
 pub(crate) mod mix;
@@ -107,8 +108,8 @@ impl Assignment {
             let levels = &compiled.profile(queue.class).levels;
             levels.last().is_some_and(|level| !level.near.is_empty())
         };
-        let lots = self.lots.iter().zip(left).enumerate();
-        lots.into_iter().any(short) || self.queues.iter().any(near)
+        let mut lots = self.lots.iter().zip(left).enumerate();
+        lots.any(short) || self.queues.iter().any(near)
     }
 }
 
