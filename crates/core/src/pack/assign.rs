@@ -3,21 +3,26 @@
 //! Pods come in order of priority, size and age. Each goes to the first node that can take it, or with others that suit
 //! it to a node that has the room for just these ([`mix`]); a pod with rules about
 //! domains that finds no node is given the cheapest domain that its rules allow now. What is left are *lots*: pods of
-//! one class that may all use the same columns.
+//! one class that may all use the same columns. If packing runs out of something scarce, pods are assigned once more
+//! with what it taught ([`Quotas`]).
 
 mod company;
 pub(crate) mod mix;
+mod quotas;
+#[cfg(test)]
+mod tests;
 
 use super::bits::Bits;
 use super::caps;
 use super::compile::{Compiled, Run};
-use super::ledger::Ledger;
 use super::nodes::Host;
 use super::profile::Level;
 use super::scenario::Scenario;
 use super::sets::{NOTHING, Sets};
 use super::topology::Topology;
 use super::vector::Vector;
+
+pub(crate) use quotas::Quotas;
 
 /// Any cell will do.
 pub(crate) const ANYWHERE: u32 = u32::MAX;
@@ -86,6 +91,8 @@ pub(crate) struct Assignment {
     pub(crate) events: Vec<Event>,
     /// Pods that find no place at all: class and count.
     pub(crate) failed: Vec<(u32, u32)>,
+    /// Pods of each lot for which no machine was found so far. They come last and count for nobody.
+    pub(crate) surplus: Vec<u32>,
     pub(crate) topology: Topology,
 }
 
@@ -93,12 +100,16 @@ impl Assignment {
     /// Whether the order found here may not hold for what was packed: pods that others count on have no machine, or
     /// pods must share a host that only packing gave them.
     pub(crate) fn needs_rehearsal(&self, compiled: &Compiled<'_>, left: &[u32]) -> bool {
-        let short = |(lot, left): (&Lot, &u32)| *left > 0 && compiled.profile(lot.class).anchored;
+        let short = |(index, (lot, left)): (usize, (&Lot, &u32))| {
+            let surplus = self.surplus.get(index).is_some_and(|count| *count > 0);
+            (*left > 0 || surplus) && compiled.profile(lot.class).anchored
+        };
         let near = |queue: &Queue| {
             let levels = &compiled.profile(queue.class).levels;
             levels.last().is_some_and(|level| !level.near.is_empty())
         };
-        self.lots.iter().zip(left).any(short) || self.queues.iter().any(near)
+        let mut lots = self.lots.iter().zip(left).enumerate();
+        lots.any(short) || self.queues.iter().any(near)
     }
 }
 
@@ -106,7 +117,7 @@ impl Assignment {
 pub(crate) struct Assigner<'a, 'p> {
     compiled: &'a Compiled<'p>,
     sets: &'a mut Sets,
-    mask: Option<&'a Bits>,
+    quotas: &'a Quotas,
     hosts: Vec<Host>,
     /// Usable hosts in order.
     order: Vec<u32>,
@@ -116,9 +127,11 @@ pub(crate) struct Assigner<'a, 'p> {
     removed: &'a Bits,
     out: Assignment,
     lot_index: super::intern::FixedMap<(u32, u32, u32), u32>,
-    /// Cheapest share of a machine by class, level and cell.
-    shares: super::intern::FixedMap<(u32, u32, u32), (u32, i64)>,
+    /// Cheapest share of a machine by class, level, cell and tier of pools.
+    shares: super::intern::FixedMap<(u32, u32, u32, usize), (u32, i64)>,
     buys: bool,
+    /// Less important pods have not had their turn yet.
+    others_come: bool,
     /// The pods at hand run somewhere now.
     running: bool,
 }
@@ -128,7 +141,7 @@ impl<'a, 'p> Assigner<'a, 'p> {
         compiled: &'a Compiled<'p>,
         sets: &'a mut Sets,
         scenario: &'a Scenario,
-        mask: Option<&'a Bits>,
+        quotas: &'a Quotas,
     ) -> Self {
         let removed = &scenario.removed;
         let mut order: Vec<u32> = (0..compiled.hosts.len() as u32)
@@ -143,7 +156,7 @@ impl<'a, 'p> Assigner<'a, 'p> {
         Assigner {
             compiled,
             sets,
-            mask,
+            quotas,
             hosts: compiled.hosts.clone(),
             order,
             closed_to_running: &scenario.closed_to_running,
@@ -154,11 +167,13 @@ impl<'a, 'p> Assigner<'a, 'p> {
                 on_hosts: Vec::new(),
                 events: Vec::new(),
                 failed: Vec::new(),
+                surplus: Vec::new(),
                 topology: Topology::new(compiled, removed),
             },
             lot_index: super::intern::FixedMap::default(),
             shares: super::intern::FixedMap::default(),
             buys: scenario.buys,
+            others_come: false,
             running: false,
         }
     }
@@ -176,41 +191,57 @@ impl<'a, 'p> Assigner<'a, 'p> {
         }
         // Pods that must be near others come after those others, within one priority.
         let mut waiting: Vec<Turn> = Vec::new();
-        for turn in turns {
-            let profile = self.compiled.profile(turn.class);
-            let sociable = profile
-                .levels
-                .first()
-                .is_some_and(|level| !level.near.is_empty() || self.seeks(level));
-            if sociable {
-                waiting.push(turn);
-            } else {
+        let compiled = self.compiled;
+        let priority = |turn: &Turn| compiled.profile(turn.class).spec.priority;
+        for alike in turns.chunk_by(|a, b| priority(a) == priority(b)) {
+            let last = alike.last().zip(turns.last());
+            self.others_come = last.is_some_and(|(own, all)| priority(own) > priority(all));
+            for turn in alike {
+                if self.is_sociable(turn.class) {
+                    waiting.push(*turn);
+                    continue;
+                }
                 self.running = turn.running;
                 let left = self.place(turn.class, turn.count);
                 if left > 0 {
                     self.out.failed.push((turn.class, left));
                 }
             }
+            self.go_round(&mut waiting);
         }
-        // A pod may wait for one that itself waits: go round until nobody finds a place any more.
-        loop {
-            let before: u32 = waiting.iter().map(|turn| turn.count).sum();
-            let round = std::mem::take(&mut waiting);
-            for mut turn in round {
-                self.running = turn.running;
-                turn.count = self.place(turn.class, turn.count);
-                if turn.count > 0 {
-                    waiting.push(turn);
+        let stranded = waiting.into_iter().map(|turn| (turn.class, turn.count));
+        self.out.failed.extend(stranded);
+        if !self.quotas.is_empty() {
+            let failed = std::mem::take(&mut self.out.failed);
+            for (class, count) in failed {
+                if !self.hope(class, count) {
+                    self.out.failed.push((class, count));
                 }
             }
+        }
+        self.out
+    }
+
+    /// A pod may wait for one that itself waits: goes round until nobody finds a place any more.
+    fn go_round(&mut self, waiting: &mut Vec<Turn>) {
+        loop {
+            let before: u32 = waiting.iter().map(|turn| turn.count).sum();
+            for turn in waiting.iter_mut() {
+                self.running = turn.running;
+                turn.count = self.place(turn.class, turn.count);
+            }
+            waiting.retain(|turn| turn.count > 0);
             let after: u32 = waiting.iter().map(|turn| turn.count).sum();
             if after == 0 || after == before {
                 break;
             }
         }
-        let stranded = waiting.into_iter().map(|turn| (turn.class, turn.count));
-        self.out.failed.extend(stranded);
-        self.out
+    }
+
+    fn is_sociable(&self, class: u32) -> bool {
+        let profile = self.compiled.profile(class);
+        let first = profile.levels.get(self.quotas.first_level(profile));
+        first.is_some_and(|level| !level.near.is_empty() || self.seeks(level))
     }
 
     fn seeks(&self, level: &Level) -> bool {
@@ -233,23 +264,16 @@ impl<'a, 'p> Assigner<'a, 'p> {
             }
             return left;
         }
-        for index in 0..profile.levels.len() {
+        for index in self.quotas.first_level(profile)..profile.levels.len() {
             left = self.fill_hosts(class, index, left);
             if left == 0 {
                 return 0;
             }
-            let set = self.base(class, index, None);
-            if profile.levels[index].near.is_empty() {
-                if set != NOTHING {
-                    self.lot(class, index as u32, set, ANYWHERE, left);
-                    return 0;
-                }
-                continue;
+            if !profile.levels[index].near.is_empty() {
+                let set = self.base(class, index, None, 0);
+                left -= self.begin(class, index, set, left);
             }
-            left -= self.begin(class, index, set, left);
-            if left > 0 && set != NOTHING {
-                left -= self.near(class, index, set, left);
-            }
+            left = self.buy(class, index, left);
             if left == 0 {
                 return 0;
             }
@@ -257,11 +281,85 @@ impl<'a, 'p> Assigner<'a, 'p> {
         left
     }
 
-    fn base(&mut self, class: u32, level: usize, cell: Option<u32>) -> u32 {
+    /// Puts pods into lots, those of the heaviest pools first; returns how many can have no machine.
+    fn buy(&mut self, class: u32, level: usize, count: u32) -> u32 {
+        if !self.may_buy(&self.compiled.profile(class).levels[level]) {
+            return count;
+        }
+        let mut left = count;
+        for tier in 0.. {
+            let set = self.base(class, level, None, tier);
+            if left == 0 || set == NOTHING {
+                break;
+            }
+            let take = left.min(self.quota_left(class, level, set));
+            if take > 0 {
+                self.lot(class, level as u32, set, ANYWHERE, take);
+                left -= take;
+            }
+        }
+        left
+    }
+
+    /// Pods for which packing has found no machine so far may still be lucky: they are sent where machines would suit
+    /// them, whether or not there are any left, and nobody counts on them.
+    fn hope(&mut self, class: u32, count: u32) -> bool {
+        let compiled = self.compiled;
+        let profile = compiled.profile(class);
+        let Some(level) = profile.levels.len().checked_sub(1) else {
+            return false;
+        };
+        let uncounted = compiled.classes[class as usize].uncounted.is_some();
+        if uncounted || !self.may_buy(&profile.levels[level]) {
+            return false;
+        }
+        let lot = if profile.anchored {
+            let mut allowed = self.allowed(class, level);
+            self.keep_to_company(&profile.levels[level], &mut allowed);
+            let cells = (0..compiled.cells.len() as u32).filter(|cell| allowed[*cell as usize]);
+            let sold = cells.filter_map(|cell| {
+                let (set, share) = self.share(class, level, cell, 0)?;
+                Some((share, cell, set))
+            });
+            let Some((_, cell, set)) = sold.min() else {
+                return false;
+            };
+            let (set, _) = self.counted(class, set);
+            self.lot(class, level as u32, set, cell, count)
+        } else {
+            let set = self.base(class, level, None, 0);
+            if set == NOTHING {
+                return false;
+            }
+            self.lot(class, level as u32, set, ANYWHERE, count)
+        };
+        if profile.anchored {
+            let event = Event {
+                class,
+                level: level as u32,
+                place: Place::Lot(lot),
+            };
+            let again = std::iter::repeat_n(event, count as usize);
+            self.out.events.extend(again);
+        }
+        self.out.surplus.resize(self.out.lots.len(), 0);
+        self.out.surplus[lot as usize] += count;
+        true
+    }
+
+    fn base(&mut self, class: u32, level: usize, cell: Option<u32>, tier: usize) -> u32 {
         if !self.buys {
             return NOTHING;
         }
-        self.sets.base(self.compiled, class, level, cell, self.mask)
+        self.sets.base(self.compiled, class, level, cell, tier)
+    }
+
+    /// How many more pods of a lot can have a machine.
+    fn quota_left(&self, class: u32, level: usize, set: u32) -> u32 {
+        let most = self.quotas.of(class, level as u32, set);
+        let lot = self.lot_index.get(&(class, level as u32, set));
+        let present = lot.map_or(0, |lot| self.out.lots[*lot as usize].count);
+        most.saturating_sub(present)
     }
 
     fn lot(&mut self, class: u32, level: u32, set: u32, cell: u32, count: u32) -> u32 {
@@ -385,10 +483,9 @@ impl<'a, 'p> Assigner<'a, 'p> {
     fn place_anchored(&mut self, class: u32, count: u32) -> bool {
         let compiled = self.compiled;
         let profile = compiled.profile(class);
-        for (index, level) in profile.levels.iter().enumerate() {
-            let mut allowed: Vec<bool> = (0..compiled.cells.len() as u32)
-                .map(|cell| self.out.topology.allows(compiled, profile, level, cell))
-                .collect();
+        let levels = profile.levels.iter().enumerate();
+        for (index, level) in levels.skip(self.quotas.first_level(profile)) {
+            let mut allowed = self.allowed(class, index);
             let host = self.order.iter().copied().find(|host| {
                 allowed[compiled.hosts[*host as usize].cell as usize]
                     && self.room_on(class, level, *host) > 0
@@ -409,12 +506,12 @@ impl<'a, 'p> Assigner<'a, 'p> {
             let best = (0..compiled.cells.len() as u32)
                 .filter(|cell| allowed[*cell as usize])
                 .filter_map(|cell| {
-                    let (set, share) = self.share(class, index, cell)?;
+                    let (tier, set, share) = self.opening(class, index, cell)?;
                     let crowd = self.out.topology.crowd(compiled, level, cell);
-                    Some((share, crowd, cell, set))
+                    Some((tier, share, crowd, cell, set))
                 })
                 .min();
-            if let Some((_, _, cell, set)) = best {
+            if let Some((_, _, _, cell, set)) = best {
                 self.send(class, index, cell, set);
                 return true;
             }
@@ -422,13 +519,39 @@ impl<'a, 'p> Assigner<'a, 'p> {
         false
     }
 
+    /// Cells that the rules of a level about domains allow now.
+    fn allowed(&self, class: u32, level: usize) -> Vec<bool> {
+        let compiled = self.compiled;
+        let profile = compiled.profile(class);
+        let cells = 0..compiled.cells.len() as u32;
+        let level = &profile.levels[level];
+        let allows = |cell| self.out.topology.allows(compiled, profile, level, cell);
+        cells.map(allows).collect()
+    }
+
+    /// The heaviest pools that have a machine left for a pod in a cell: how many tiers of pools have none, the set, and
+    /// what the pod costs there.
+    fn opening(&mut self, class: u32, level: usize, cell: u32) -> Option<(usize, u32, i64)> {
+        for tier in 0.. {
+            let (set, share) = self.share(class, level, cell, tier)?;
+            if self.quotas.is_empty() {
+                return Some((tier, set, share));
+            }
+            let (counted, _) = self.counted(class, set);
+            if self.quota_left(class, level, counted) > 0 {
+                return Some((tier, set, share));
+            }
+        }
+        None
+    }
+
     /// What a pod of a class costs at least in a cell, as a share of the machine that suits it best.
-    fn share(&mut self, class: u32, level: usize, cell: u32) -> Option<(u32, i64)> {
-        let key = (class, level as u32, cell);
+    fn share(&mut self, class: u32, level: usize, cell: u32, tier: usize) -> Option<(u32, i64)> {
+        let key = (class, level as u32, cell, tier);
         if let Some(known) = self.shares.get(&key) {
             return (known.0 != NOTHING).then_some(*known);
         }
-        let set = self.base(class, level, Some(cell));
+        let set = self.base(class, level, Some(cell), tier);
         let compiled = self.compiled;
         let requests = &compiled.classes[class as usize].requests;
         let share = self
@@ -444,15 +567,14 @@ impl<'a, 'p> Assigner<'a, 'p> {
         (known.0 != NOTHING).then_some(known)
     }
 
-    /// Sends a pod to a new machine in a cell. Where another group counts the pod only on some nodes, it is sent to
-    /// those, so that the count is certain.
-    fn send(&mut self, class: u32, level: usize, cell: u32, set: u32) {
+    /// Where a group counts a pod only on some nodes, those of a set, so that the count is certain; and the filters of
+    /// groups that will not count it.
+    fn counted(&mut self, class: u32, set: u32) -> (u32, Vec<u32>) {
         let compiled = self.compiled;
-        let profile = compiled.profile(class);
         let requests = &compiled.classes[class as usize].requests;
         let mut set = set;
         let mut uncounted: Vec<u32> = Vec::new();
-        for group in &profile.matched {
+        for group in &compiled.profile(class).matched {
             let super::groups::Kind::Spread { filter, .. } = compiled.groups.all.get(*group).kind
             else {
                 continue;
@@ -466,6 +588,14 @@ impl<'a, 'p> Assigner<'a, 'p> {
                 uncounted.push(filter);
             }
         }
+        (set, uncounted)
+    }
+
+    /// Sends a pod to a new machine in a cell.
+    fn send(&mut self, class: u32, level: usize, cell: u32, set: u32) {
+        let compiled = self.compiled;
+        let profile = compiled.profile(class);
+        let (set, uncounted) = self.counted(class, set);
         let lot = self.lot(class, level as u32, set, cell, 1);
         let rules = &profile.levels[level];
         let counted = |filter: u32| !uncounted.contains(&filter);
@@ -492,15 +622,4 @@ pub(crate) fn share_of(cost: i64, requests: &Vector, room: &Vector) -> i64 {
         }
     }
     (cost as f64 * most) as i64
-}
-
-/// Which columns can still be had.
-pub(crate) fn affordable(compiled: &Compiled<'_>, ledger: &Ledger) -> Bits {
-    let mut bits = Bits::empty(compiled.columns.len());
-    for (index, column) in compiled.columns.iter().enumerate() {
-        if ledger.can(&column.uses) {
-            bits.insert(index);
-        }
-    }
-    bits
 }

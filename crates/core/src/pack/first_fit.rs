@@ -21,6 +21,12 @@ pub(crate) enum Opening {
 
 /// Packs what has no machine yet.
 pub(crate) fn pack(context: &mut Context<'_, '_>, packing: &mut Packing, opening: Opening) {
+    fill(context, packing, opening);
+    context.downsize(packing);
+}
+
+/// The same, with machines as they were opened: others may still come.
+pub(crate) fn fill(context: &mut Context<'_, '_>, packing: &mut Packing, opening: Opening) {
     let order = context.by_size();
     let mut total = Vector::ZERO;
     for lot in order.iter().filter(|lot| !context.is_near(**lot)) {
@@ -59,7 +65,6 @@ pub(crate) fn pack(context: &mut Context<'_, '_>, packing: &mut Packing, opening
         let left = i64::from(packing.left[lot as usize]);
         total.subtract(&context.requests(lot).times(left));
     }
-    context.downsize(packing);
 }
 
 fn into_open(context: &mut Context<'_, '_>, packing: &mut Packing, finder: &mut Finder, lot: u32) {

@@ -26,6 +26,8 @@ mod evenly;
 mod filler;
 mod finder;
 mod first_fit;
+#[cfg(test)]
+mod fixtures;
 mod fluid;
 mod generate;
 mod groups;

@@ -87,7 +87,8 @@ fn begin(context: &mut Context<'_, '_>, packing: &mut Packing, lot: u32, lots: &
         .sets
         .cheapest(compiled, &packing.ledger, set, &total);
     let column = all.or_else(|| {
-        let list = context.sets.list(set).iter().copied();
+        // Of equals `max_by_key` takes the last, and the cheapest come first.
+        let list = context.sets.list(set).iter().rev().copied();
         list.filter(|index| {
             let column = &compiled.columns[*index as usize];
             requests.fits(&column.room) && packing.ledger.can(&column.uses)

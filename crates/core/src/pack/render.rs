@@ -87,7 +87,8 @@ fn has_rules(compiled: &Compiled<'_>, assignment: &Assignment) -> bool {
     })
 }
 
-/// Pods whose turn does not matter come after those whose turn does; those that must be near others come last.
+/// Pods whose turn does not matter come after those whose turn does; those that must be near others come last of their
+/// priority.
 fn finish_order(compiled: &Compiled<'_>, plan: &mut Plan) {
     let mut seen: Vec<PodRef> = plan.order.clone();
     seen.sort_unstable();
@@ -98,15 +99,20 @@ fn finish_order(compiled: &Compiled<'_>, plan: &mut Plan) {
         .filter(|pod| seen.binary_search(pod).is_err())
         .copied()
         .collect();
-    let near = |pod: &PodRef| {
+    let profile = |pod: &PodRef| {
         let class = match pod.home {
             crate::plan::Home::Pending => compiled.pending[pod.group as usize],
             crate::plan::Home::Node(node) => compiled.bound[node as usize][pod.group as usize],
         };
-        let levels = &compiled.profile(class).levels;
-        levels.last().is_some_and(|level| !level.near.is_empty())
+        compiled.profile(class)
     };
-    rest.sort_by_key(near);
+    let near = |pod: &PodRef| {
+        let last = profile(pod).levels.last();
+        last.is_some_and(|level| !level.near.is_empty())
+    };
+    if rest.iter().any(near) {
+        rest.sort_by_key(|pod| (std::cmp::Reverse(profile(pod).spec.priority), near(pod)));
+    }
     plan.order.extend(rest);
 }
 

@@ -1,6 +1,7 @@
 //! The question that is asked of a compiled problem: which nodes go, which may receive, who waits.
 
 use crate::plan::Home;
+use crate::problem::{Pod, PodDisruptionBudget, Problem};
 
 use super::assign::Queue;
 use super::bits::Bits;
@@ -90,8 +91,9 @@ impl Scenario {
             if !node.deleting && !self.removed.contains(index) {
                 continue;
             }
+            let taken_away = self.removed.contains(index);
             for (group, (pod, class)) in node.pods.iter().zip(classes).enumerate() {
-                if pod.reschedulable() {
+                if pod.reschedulable() && (taken_away || !clings(problem, pod)) {
                     push(Home::Node(index as u32), group, *class, pod.count);
                 }
             }
@@ -128,5 +130,72 @@ impl Scenario {
             )
         });
         queues
+    }
+}
+
+/// Whether a pod stays on a leaving node for as long as it likes, so that room elsewhere would be bought in vain.
+///
+/// karpenter: pkg/utils/pod/scheduling.go, `IsReschedulable` and pkg/utils/pdb/pdb.go, `IsCurrentlyReschedulable`
+fn clings(problem: &Problem, pod: &Pod) -> bool {
+    let held = |budget: &PodDisruptionBudget| {
+        let selector = budget.selector.as_ref();
+        budget.never
+            && budget.namespace == pod.spec.namespace
+            && selector.is_some_and(|selector| selector.matches(&pod.spec.labels))
+    };
+    pod.do_not_disrupt || problem.pod_disruption_budgets.iter().any(held)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::pack::fixtures::{decide, node, problem, spec};
+    use crate::problem::{NodePhase, Pod, PodDisruptionBudget, Problem};
+    use crate::selector::LabelSelector;
+
+    /// A node that leaves, with one pod.
+    fn leaving(pod: Pod) -> Problem {
+        let mut problem = problem();
+        node(&mut problem, NodePhase::Ready);
+        problem.nodes[0].deleting = true;
+        problem.nodes[0].pods = vec![pod];
+        problem
+    }
+
+    fn web() -> Pod {
+        Pod::new("web", spec("web", 1000))
+    }
+
+    fn budget(never: bool) -> PodDisruptionBudget {
+        PodDisruptionBudget {
+            namespace: "default".into(),
+            name: "web".into(),
+            selector: Some(LabelSelector::label("app", "web")),
+            never,
+            ..PodDisruptionBudget::default()
+        }
+    }
+
+    #[test]
+    fn pods_of_a_leaving_node_find_a_place_in_time() {
+        let mut problem = leaving(web());
+        assert_eq!(decide(&problem).0, [1]);
+        // A budget that is used up now will let them go later.
+        problem.pod_disruption_budgets.push(budget(false));
+        assert_eq!(decide(&problem).0, [1]);
+    }
+
+    #[test]
+    fn nothing_is_bought_for_pods_that_will_not_leave() {
+        let nothing = (Vec::<usize>::new(), 0, 0);
+        let clinging = Pod {
+            do_not_disrupt: true,
+            ..web()
+        };
+        let (launches, placed, unplaced, _) = decide(&leaving(clinging));
+        assert_eq!((launches, placed, unplaced), nothing);
+        let mut blocked = leaving(web());
+        blocked.pod_disruption_budgets.push(budget(true));
+        let (launches, placed, unplaced, _) = decide(&blocked);
+        assert_eq!((launches, placed, unplaced), nothing);
     }
 }

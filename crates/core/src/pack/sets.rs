@@ -145,14 +145,14 @@ impl Sets {
     }
 
     /// Columns that a class may be bought for, at a level and in a cell (`None` for any): those of the heaviest pools
-    /// that can hold it.
+    /// that can hold it, or of lighter ones further down (`tier`).
     pub(crate) fn base(
         &mut self,
         compiled: &Compiled<'_>,
         class: u32,
         level: usize,
         cell: Option<u32>,
-        mask: Option<&Bits>,
+        tier: usize,
     ) -> u32 {
         let profile = compiled.profile(class);
         let Some(level) = profile.levels.get(level) else {
@@ -167,17 +167,12 @@ impl Sets {
             .filter(|group| compiled.columns.iter().any(|one| one.ports.contains(group)))
             .collect();
         let key = (level.demand, cell.map_or(u32::MAX, |cell| cell), ports);
-        if mask.is_none()
-            && let Some(tiers) = self.bases.get(&key)
-        {
-            return self.holding(compiled, tiers, requests);
+        if let Some(tiers) = self.bases.get(&key) {
+            return self.holding(compiled, tiers, requests, tier);
         }
         let mut bits = compiled.demand_columns[level.demand as usize].clone();
         if let Some(cell) = cell {
             bits.intersect(&compiled.cell_columns[cell as usize]);
-        }
-        if let Some(mask) = mask {
-            bits.intersect(mask);
         }
         for (index, column) in compiled.columns.iter().enumerate() {
             if !key.2.is_empty() && column.ports.iter().any(|port| key.2.contains(port)) {
@@ -185,26 +180,28 @@ impl Sets {
             }
         }
         let mut tiers = Vec::new();
-        for tier in &compiled.tiers {
+        for columns in &compiled.tiers {
             let mut own = bits.clone();
-            own.intersect(tier);
+            own.intersect(columns);
             if !own.is_empty() {
                 tiers.push(self.intern(compiled, own));
             }
         }
-        let found = self.holding(compiled, &tiers, requests);
-        if mask.is_none() {
-            self.bases.insert(key, tiers);
-        }
+        let found = self.holding(compiled, &tiers, requests, tier);
+        self.bases.insert(key, tiers);
         found
     }
 
-    fn holding(&self, compiled: &Compiled<'_>, tiers: &[u32], requests: &Vector) -> u32 {
-        tiers
-            .iter()
-            .copied()
-            .find(|set| self.holds(compiled, *set, requests))
-            .unwrap_or(NOTHING)
+    fn holding(
+        &self,
+        compiled: &Compiled<'_>,
+        tiers: &[u32],
+        requests: &Vector,
+        tier: usize,
+    ) -> u32 {
+        let tiers = tiers.iter().copied();
+        let mut holding = tiers.filter(|set| self.holds(compiled, *set, requests));
+        holding.nth(tier).unwrap_or(NOTHING)
     }
 
     fn holds(&self, compiled: &Compiled<'_>, set: u32, load: &Vector) -> bool {

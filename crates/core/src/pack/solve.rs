@@ -7,7 +7,7 @@ use crate::money::Money;
 use crate::plan::Plan;
 use crate::problem::{PreferencePolicy, Problem};
 
-use super::assign::{Assigner, Assignment, Dealing, Lot, mix};
+use super::assign::{Assignment, Dealing, Lot, mix};
 use super::best_fit;
 use super::binding;
 use super::bins::{Context, Packing};
@@ -174,12 +174,12 @@ impl<'a, 'p> Anytime<'a, 'p> {
         dealing: Dealing,
     ) -> Self {
         let mut sets = Sets::new(compiled);
-        let mut assignment = Assigner::new(compiled, &mut sets, scenario, None).run(dealing);
         let mut ledger = compiled.supply.ledger();
-        let mut packing = spill::settle_lots(compiled, &mut sets, &mut assignment, &ledger);
+        let (mut assignment, mut packing) =
+            spill::settle(compiled, &mut sets, scenario, dealing, &ledger);
         while let Some(narrower) = over_share(compiled, &packing, &ledger) {
             ledger = narrower;
-            packing = spill::settle_lots(compiled, &mut sets, &mut assignment, &ledger);
+            (assignment, packing) = spill::settle(compiled, &mut sets, scenario, dealing, &ledger);
         }
         let plain = sets.clone();
         let mut search = Anytime {
@@ -405,12 +405,12 @@ impl<'a, 'p> Anytime<'a, 'p> {
 
     /// Of the best packing so far.
     fn merit(&self) -> (Vec<(i32, u32)>, i64, usize) {
-        merit(self.compiled, &self.assignment, &self.best.packing)
+        merit(self.compiled, &self.assignment, &self.best.packing, &[])
     }
 
     fn consider(&mut self, candidate: Candidate) {
         let valid = over_share(self.compiled, &candidate.packing, &self.ledger).is_none();
-        let new = merit(self.compiled, &self.assignment, &candidate.packing);
+        let new = merit(self.compiled, &self.assignment, &candidate.packing, &[]);
         if valid && new < self.merit() {
             let old = std::mem::replace(&mut self.best, candidate);
             let unsure = self
@@ -459,16 +459,19 @@ fn attempt(
     }
 }
 
-/// Less is better: pods without a place, those of high priority first; then cost; then machines.
-fn merit(
+/// Less is better: pods without a place, those of high priority first; then cost; then machines. `lost` are pods that
+/// were packed in vain: class and count.
+pub(crate) fn merit(
     compiled: &Compiled<'_>,
     assignment: &Assignment,
     packing: &Packing,
+    lost: &[(u32, u32)],
 ) -> (Vec<(i32, u32)>, i64, usize) {
     let mut missing: BTreeMap<i32, u32> = BTreeMap::new();
     let lots = assignment.lots.iter().map(|lot| lot.class);
     let left = lots.zip(packing.left.iter().copied());
-    for (class, left) in left.chain(assignment.failed.iter().copied()) {
+    let without = assignment.failed.iter().chain(lost).copied();
+    for (class, left) in left.chain(without) {
         if left > 0 {
             let priority = compiled.profile(class).spec.priority;
             *missing.entry(priority).or_insert(0) += left;

@@ -1,119 +1,200 @@
-//! When something scarce runs out: pods that the heaviest pool or the cheapest offering cannot take look further.
+//! When something scarce runs out: pods that the heaviest pool, the cheapest domain or all of their wishes leave without
+//! a machine look further.
 
-use super::assign::{Assignment, Lot, Place, affordable};
+use super::assign::{Assigner, Assignment, Dealing, Place, Queue, Quotas};
 use super::bins::{Context, Packing};
 use super::compile::Compiled;
 use super::first_fit::{self, Opening};
-use super::groups::Kind;
 use super::ledger::Ledger;
 use super::near;
-use super::sets::{NOTHING, Sets};
+use super::scenario::Scenario;
+use super::sets::Sets;
+use super::solve::merit;
+use super::topology::Topology;
 
-/// Rounds of looking further: each may use up one more pool or offering.
+/// Rounds of looking further: each may use up one more pool, domain or offering, or give up one more wish.
 const MAX_ROUNDS: usize = 16;
 
-/// Packs first-fit, and splits lots that run out of machines until all that can be placed are.
-pub(crate) fn settle_lots(
+/// Assigns pods and packs them first-fit; when something runs out, as often as that helps.
+pub(crate) fn settle(
     compiled: &Compiled<'_>,
     sets: &mut Sets,
-    assignment: &mut Assignment,
+    scenario: &Scenario,
+    dealing: Dealing,
     ledger: &Ledger,
-) -> Packing {
-    for _ in 0..MAX_ROUNDS {
-        let packing = first(compiled, sets, &assignment.lots, ledger);
-        if packing.unpacked() == 0 || !split(compiled, sets, assignment, &packing) {
-            return packing;
+) -> (Assignment, Packing) {
+    let mut round = |quotas: &Quotas| round(compiled, sets, scenario, dealing, ledger, quotas);
+    let first = round(&Quotas::default());
+    if first.packing.unpacked() == 0 {
+        return (first.assignment, first.packing);
+    }
+    let mut best = look_further(compiled, &mut round, Quotas::default(), first);
+    let wishes = |queue: &Queue| compiled.profile(queue.class).levels.len() > 1;
+    if !best.missing.is_empty() && best.assignment.queues.iter().any(wishes) {
+        let quotas = Quotas::without_wishes();
+        let first = round(&quotas);
+        let other = look_further(compiled, &mut round, quotas, first);
+        if other.missing < best.missing {
+            best = other;
         }
     }
-    first(compiled, sets, &assignment.lots, ledger)
+    (best.assignment, best.packing)
 }
 
-fn first(compiled: &Compiled<'_>, sets: &mut Sets, lots: &[Lot], ledger: &Ledger) -> Packing {
+/// Pods assigned and packed.
+struct Round {
+    assignment: Assignment,
+    packing: Packing,
+    /// Pods without a place by priority, the highest first.
+    missing: Vec<(i32, u32)>,
+}
+
+/// Assigns and packs again for as long as pods are left over that might go elsewhere.
+fn look_further(
+    compiled: &Compiled<'_>,
+    round: &mut impl FnMut(&Quotas) -> Round,
+    mut quotas: Quotas,
+    first: Round,
+) -> Round {
+    let mut helpful = quotas.learn(compiled, &first.assignment, &first.packing.left);
+    let mut best = first;
+    for _ in 1..MAX_ROUNDS {
+        if !helpful || best.missing.is_empty() {
+            break;
+        }
+        let next = round(&quotas);
+        helpful = quotas.learn(compiled, &next.assignment, &next.packing.left);
+        let better = (&next.missing, next.packing.cost) < (&best.missing, best.packing.cost);
+        if better {
+            best = next;
+        }
+    }
+    best
+}
+
+fn round(
+    compiled: &Compiled<'_>,
+    sets: &mut Sets,
+    scenario: &Scenario,
+    dealing: Dealing,
+    ledger: &Ledger,
+    quotas: &Quotas,
+) -> Round {
+    let assignment = Assigner::new(compiled, sets, scenario, quotas).run(dealing);
     let mut context = Context {
         compiled,
         sets,
-        lots,
+        lots: &assignment.lots,
         ledger,
     };
     let mut packing = context.empty();
     first_fit::pack(&mut context, &mut packing, Opening::BestShare);
     near::pack(&mut context, &mut packing);
+    if packing.unpacked() == 0 && quotas.is_new() {
+        return Round {
+            assignment,
+            packing,
+            missing: Vec::new(),
+        };
+    }
+    // Few large machines, and important pods first, whomever they must be near.
+    for opening in [Opening::BestShare, Opening::Largest] {
+        if packing.unpacked() == 0 {
+            break;
+        }
+        let other = in_turn(&mut context, opening);
+        let better =
+            merit(compiled, &assignment, &other, &[]) < merit(compiled, &assignment, &packing, &[]);
+        if better {
+            packing = other;
+        }
+    }
+    let lost = lost(compiled, sets, scenario, &assignment, &packing);
+    let (missing, _, _) = merit(compiled, &assignment, &packing, &lost);
+    Round {
+        assignment,
+        packing,
+        missing,
+    }
+}
+
+/// Packs first-fit, one priority after the other, and pods that do without company after those that have it.
+fn in_turn(context: &mut Context<'_, '_>, opening: Opening) -> Packing {
+    let lots = 0..context.lots.len() as u32;
+    let mut turns: Vec<_> = lots.clone().map(|lot| turn(context, lot)).collect();
+    turns.sort_unstable();
+    turns.dedup();
+    // Nobody is packed out of turn otherwise.
+    if !lots.clone().any(|lot| context.is_near(lot)) {
+        turns = turns.last().copied().into_iter().collect();
+    }
+    let mut packing = context.empty();
+    let mut waiting = std::mem::take(&mut packing.left);
+    packing.left = vec![0; waiting.len()];
+    for now in turns {
+        for lot in lots.clone().filter(|lot| turn(context, *lot) <= now) {
+            packing.left[lot as usize] += std::mem::take(&mut waiting[lot as usize]);
+        }
+        first_fit::fill(context, &mut packing, opening);
+        near::pack(context, &mut packing);
+    }
+    context.downsize(&mut packing);
     packing
 }
 
-/// Sends what was left over to columns that can still be had; says whether anything was sent.
-fn split(
-    compiled: &Compiled<'_>,
-    sets: &mut Sets,
-    assignment: &mut Assignment,
-    packing: &Packing,
-) -> bool {
-    let mask = affordable(compiled, &packing.ledger);
-    let mut sent = false;
-    for index in 0..assignment.lots.len() {
-        let left = packing.left[index];
-        if left == 0 {
-            continue;
-        }
-        let lot = assignment.lots[index].clone();
-        let profile = compiled.profile(lot.class);
-        let cell = (lot.cell != super::assign::ANYWHERE).then_some(lot.cell);
-        // A pod with rules about domains keeps its level: its place in the order was found with it.
-        let last = if cell.is_some() {
-            lot.level as usize
-        } else {
-            profile.levels.len() - 1
-        };
-        let found = (lot.level as usize..=last).find_map(|level| {
-            let set = sets.base(compiled, lot.class, level, cell, Some(&mask));
-            let set = keep_counted(compiled, sets, &lot, set);
-            (set != NOTHING && set != lot.set).then_some((level, set))
-        });
-        if let Some((level, set)) = found {
-            sent = true;
-            assignment.lots[index].count -= left;
-            let moved = assignment.lots.len() as u32;
-            assignment.lots.push(Lot {
-                level: level as u32,
-                set,
-                count: left,
-                ..lot
-            });
-            let events = assignment.events.iter_mut().rev();
-            let own = events.filter(|event| event.place == Place::Lot(index as u32));
-            for event in own.take(left as usize) {
-                event.place = Place::Lot(moved);
-            }
-        }
-    }
-    sent
+/// When a lot is packed: by priority, and after others if its pods gave up the wish to share a host.
+fn turn(context: &Context<'_, '_>, lot: u32) -> (std::cmp::Reverse<i32>, bool) {
+    let class = context.lots[lot as usize].class;
+    let first = context.compiled.profile(class).levels.first();
+    let wished = first.is_some_and(|level| !level.near.is_empty());
+    let alone = wished && !context.is_near(lot);
+    (std::cmp::Reverse(context.priority(lot)), alone)
 }
 
-/// Narrows a set to the columns on which the spreads that counted a lot go on counting it, and those that did not go
-/// on not counting it.
-fn keep_counted(compiled: &Compiled<'_>, sets: &mut Sets, lot: &Lot, set: u32) -> u32 {
-    if lot.cell == super::assign::ANYWHERE {
-        return set;
+/// Pods that were packed and yet cannot be bound, because pods that their rules count on were not: class and count.
+fn lost(
+    compiled: &Compiled<'_>,
+    sets: &Sets,
+    scenario: &Scenario,
+    assignment: &Assignment,
+    packing: &Packing,
+) -> Vec<(u32, u32)> {
+    let mut lost: Vec<(u32, u32)> = Vec::new();
+    if !assignment.needs_rehearsal(compiled, &packing.left) {
+        return lost;
     }
-    let requests = &compiled.classes[lot.class as usize].requests;
-    let mut set = set;
-    for group in &compiled.profile(lot.class).matched {
-        let Kind::Spread { filter, .. } = compiled.groups.all.get(*group).kind else {
+    let lots = assignment.lots.iter().zip(&packing.left);
+    let mut packed: Vec<u32> = lots.map(|(lot, left)| lot.count - left).collect();
+    let mut topology = Topology::new(compiled, &scenario.removed);
+    for event in &assignment.events {
+        let profile = compiled.profile(event.class);
+        let Some(level) = profile.levels.last() else {
             continue;
         };
-        let bits = &compiled.demand_columns[filter as usize];
-        let fitting = |sets: &Sets, set: u32, inside: bool| {
-            sets.list(set).iter().any(|column| {
-                requests.fits(&compiled.columns[*column as usize].room)
-                    && bits.contains(*column as usize) == inside
-            })
+        let (cell, counting, at) = match event.place {
+            Place::Host(host) => {
+                let cell = compiled.hosts[host as usize].cell;
+                (cell, &compiled.demand_nodes, Some(host))
+            }
+            Place::Lot(lot) if packed[lot as usize] == 0 => continue,
+            Place::Lot(lot) => {
+                packed[lot as usize] -= 1;
+                let lot = &assignment.lots[lot as usize];
+                // All columns of the set count alike: it was narrowed to those that do, if there are any.
+                let column = sets.list(lot.set).first().copied();
+                (lot.cell, &compiled.demand_columns, column)
+            }
         };
-        if fitting(sets, lot.set, true) {
-            set = sets.within(compiled, set, bits);
+        if !topology.allows(compiled, profile, level, cell) {
+            lost.push((event.class, 1));
+            continue;
         }
-        if !fitting(sets, set, fitting(sets, lot.set, true)) {
-            return NOTHING;
-        }
+        let counted =
+            |filter: u32| at.is_some_and(|at| counting[filter as usize].contains(at as usize));
+        topology.add(compiled, profile, level, cell, 1, counted);
     }
-    set
+    lost
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,3 +10,4 @@ mod disruption;
 mod oracle;
 mod packing;
 mod ranges;
+mod yielding;

@@ -11,10 +11,25 @@ use super::{ANYWHERE, Assigner};
 impl Assigner<'_, '_> {
     /// Whether a new machine may do: everybody whom a pod must share a host with is on one, or nowhere yet.
     pub(super) fn may_buy(&self, level: &Level) -> bool {
-        level
-            .near
-            .iter()
-            .all(|rule| !self.on_a_node(rule.group) || self.on_the_way(rule.group).next().is_some())
+        level.near.iter().all(|rule| {
+            if self.on_the_way(rule.group).next().is_some() {
+                return true;
+            }
+            let nowhere = !self.on_a_node(rule.group);
+            if rule.soft {
+                return nowhere && self.is_expected(rule.group);
+            }
+            // Whom it needs may have its turn later, and come to a node.
+            nowhere && (rule.own || !self.others_come)
+        })
+    }
+
+    /// Whether anybody of a group looks for a place.
+    fn is_expected(&self, group: u32) -> bool {
+        self.out.queues.iter().any(|queue| {
+            let matched = &self.compiled.profile(queue.class).matched;
+            matched.binary_search(&group).is_ok()
+        })
     }
 
     fn on_a_node(&self, group: u32) -> bool {
@@ -79,7 +94,7 @@ impl Assigner<'_, '_> {
         };
         let cells = (0..compiled.cells.len() as u32).filter(|cell| allowed[*cell as usize]);
         let bought = cells.filter_map(|cell| {
-            let (set, _) = self.share(class, position, cell)?;
+            let (_, set, _) = self.opening(class, position, cell)?;
             Some(self.largest(class, level, set))
         });
         if room < count.min(bought.max().unwrap_or(0)) {
@@ -132,157 +147,39 @@ impl Assigner<'_, '_> {
             }
         }
     }
-
-    /// Pods that must share a host with others, when these are on no node: they start a host of their own if they count
-    /// themselves. All of them become one lot; the packer keeps them together.
-    pub(super) fn near(&mut self, class: u32, level: usize, set: u32, count: u32) -> u32 {
-        if !self.may_buy(&self.compiled.profile(class).levels[level]) {
-            return 0;
-        }
-        self.lot(class, level as u32, set, ANYWHERE, count);
-        count
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use crate::labels;
-    use crate::money::Money;
-    use crate::name::{Labels, Name};
-    use crate::pack::{Options, solve};
-    use crate::plan::{Plan, Reason, check};
-    use crate::problem::{
-        AffinityTerm, CapacityType, Catalog, InstanceType, Node, NodePhase, Offering, Pod, PodSpec,
-        Policy, Pool, Problem, Spread, WhenUnsatisfiable,
-    };
-    use crate::resources::{CPU, MEMORY, PODS, Resources};
-    use crate::selector::LabelSelector;
+    use crate::pack::fixtures::{self, beside, decide, over_zones, spec};
+    use crate::plan::Reason;
+    use crate::problem::{NodePhase, Pod, PodSpec, Problem};
 
-    fn amounts(cpu: i64) -> Resources {
-        Resources::new()
-            .with(CPU, cpu)
-            .with(MEMORY, cpu << 20)
-            .with(PODS, 1)
-    }
-
-    /// Machines of 2, 4 and 8 cores in two zones, and `count` pods that must share a host with their own kind.
+    /// `count` pods that must share a host with their own kind.
     fn problem(count: u32) -> Problem {
-        let kind = |cores: i64| InstanceType {
-            name: format!("c{cores}").into(),
-            labels: Labels::from([
-                (Name::from(labels::ARCH), Name::from("amd64")),
-                (Name::from(labels::OS), Name::from("linux")),
-            ]),
-            capacity: amounts(cores * 1000).with(PODS, 20),
-            overhead: Resources::new(),
-            offerings: ["a", "b"]
-                .map(|zone| Offering {
-                    zone: zone.into(),
-                    region: "".into(),
-                    capacity_type: CapacityType::OnDemand,
-                    price: Money::from_nanos(cores * 50_000_000),
-                    available: true,
-                    left: None,
-                    reservation: None,
-                })
-                .to_vec(),
-        };
         Problem {
-            catalogs: vec![Catalog {
-                name: "shop".into(),
-                types: vec![kind(2), kind(4), kind(8)],
-                ranges: Vec::new(),
-            }],
-            pools: vec![Pool {
-                name: "main".into(),
-                catalog: "shop".into(),
-                ..Pool::default()
-            }],
             pods: vec![Pod {
                 count,
                 ..Pod::new("flock", flock())
             }],
-            ..Problem::default()
-        }
-    }
-
-    fn near(app: &str) -> AffinityTerm {
-        AffinityTerm {
-            topology_key: labels::HOSTNAME.into(),
-            selector: Some(LabelSelector::label("app", app)),
-            namespaces: Vec::new(),
-            namespace_selector: None,
-        }
-    }
-
-    fn spec(app: &str, cpu: i64) -> PodSpec {
-        PodSpec {
-            namespace: "default".into(),
-            labels: Labels::from([(Name::from("app"), Name::from(app))]),
-            requests: amounts(cpu),
-            ..PodSpec::default()
+            ..fixtures::problem()
         }
     }
 
     fn flock() -> PodSpec {
         PodSpec {
-            affinity: vec![near("flock")],
+            affinity: vec![beside("flock")],
             ..spec("flock", 1200)
-        }
-    }
-
-    fn over_zones(app: &str) -> Spread {
-        Spread {
-            topology_key: labels::ZONE.into(),
-            max_skew: 1,
-            selector: Some(LabelSelector::label("app", app)),
-            match_label_keys: Vec::new(),
-            min_domains: None,
-            when_unsatisfiable: WhenUnsatisfiable::DoNotSchedule,
-            node_affinity_policy: Policy::Honor,
-            node_taints_policy: Policy::Ignore,
         }
     }
 
     /// Adds a machine of eight cores in zone a, with so many of the flock.
     fn node(problem: &mut Problem, phase: NodePhase, flock_here: u32) {
-        let kind = &problem.catalogs[0].types[2];
-        let mut all = kind.labels.clone();
-        for (key, value) in [
-            (labels::ZONE, "a"),
-            (labels::INSTANCE_TYPE, "c8"),
-            (labels::CAPACITY_TYPE, "on-demand"),
-            (labels::NODEPOOL, "main"),
-            (labels::HOSTNAME, "old"),
-        ] {
-            all.insert(key.into(), value.into());
-        }
+        fixtures::node(problem, phase);
         let bound = (0..flock_here).map(|at| Pod::new(&format!("old-{at}"), flock()));
-        problem.nodes.push(Node {
-            name: "old".into(),
-            pool: Some("main".into()),
-            phase,
-            labels: all,
-            capacity: kind.capacity.clone(),
-            allocatable: kind.allocatable(),
-            instance_type: kind.name.clone(),
-            price: Some(kind.offerings[0].price),
-            pods: bound.collect(),
-            ..Node::default()
-        });
-    }
-
-    /// The plan, judged: how many pods go to each new machine, to nodes, and nowhere.
-    #[track_caller]
-    fn decide(problem: &Problem) -> (Vec<usize>, usize, usize, Plan) {
-        let plan = solve(problem, &Options::default());
-        assert_eq!(check(problem, &plan), [], "{plan:#?}");
-        let launches = plan.launches.iter().map(|one| one.pods.len()).collect();
-        let placed = plan.placements.iter().map(|one| one.pods.len()).sum();
-        let unplaced = plan.unplaced.iter().map(|one| one.pods.len()).sum();
-        (launches, placed, unplaced, plan)
+        problem.nodes[0].pods = bound.collect();
     }
 
     #[test]
@@ -337,12 +234,12 @@ mod tests {
         // One leader in each zone; followers are spread over zones, too, and each needs a leader beside it.
         let leaders = PodSpec {
             spread: vec![over_zones("leader")],
-            anti_affinity: vec![near("leader")],
+            anti_affinity: vec![beside("leader")],
             ..spec("leader", 500)
         };
         let followers = PodSpec {
             spread: vec![over_zones("follower")],
-            affinity: vec![near("leader")],
+            affinity: vec![beside("leader")],
             ..spec("follower", 300)
         };
         problem.pods = vec![
@@ -366,7 +263,7 @@ mod tests {
         let leader = |name: &str, cpu: i64| Pod::new(name, spec("leader", cpu));
         problem.nodes[0].pods = vec![leader("old", 7500)];
         let follower = PodSpec {
-            affinity: vec![near("leader")],
+            affinity: vec![beside("leader")],
             ..spec("follower", 1000)
         };
         problem.pods = vec![leader("new", 1000), Pod::new("follower", follower)];
