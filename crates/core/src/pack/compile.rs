@@ -128,7 +128,7 @@ impl<'p> Compiled<'p> {
             .map(|demand| nodes::admit(demand, &keys, &hosts))
             .collect();
         let ports = columns::take_daemons(problem, &keys, &table, &mut groups, &mut offers);
-        nodes::withhold_daemons(problem, &keys, &table, &mut hosts);
+        nodes::withhold_daemons(problem, &keys, &table, &mut groups, &mut hosts);
         for host in &mut hosts {
             host.cell = cells.id(pick(&topology_keys, &host.values));
         }
