@@ -50,7 +50,7 @@ impl Run {
 
 /// A problem, ready to be solved any number of times: as it stands, or with nodes taken away.
 #[derive(Clone, Debug)]
-pub struct Compiled<'p> {
+pub(crate) struct Compiled<'p> {
     pub(crate) problem: &'p Problem,
     pub(crate) table: Table,
     pub(crate) keys: Keys,
@@ -88,7 +88,7 @@ pub struct Compiled<'p> {
 
 impl<'p> Compiled<'p> {
     /// Reads a problem.
-    pub fn new(problem: &'p Problem) -> Self {
+    pub(crate) fn new(problem: &'p Problem) -> Self {
         Self::hearing(problem, i32::MIN)
     }
 
