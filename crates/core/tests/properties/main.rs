@@ -6,6 +6,8 @@
 )]
 
 mod clusters;
+mod completeness;
 mod disruption;
 mod oracle;
 mod packing;
+mod twists;
