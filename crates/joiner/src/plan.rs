@@ -18,7 +18,7 @@ use crate::manifests;
 
 /// Runs the command.
 pub(crate) fn run(args: &PlanArgs) -> Result<(), Failure> {
-    let problem = match (&args.problem, &args.manifests) {
+    let mut problem = match (&args.problem, &args.manifests) {
         (Some(path), _) => input::problem(path)?,
         (None, Some(folder)) => manifests::problem(folder, args.catalog.as_deref())?,
         (None, None) => {
@@ -26,6 +26,7 @@ pub(crate) fn run(args: &PlanArgs) -> Result<(), Failure> {
             return Err(Failure::Manifest(usage.to_owned()));
         }
     };
+    problem.settings = args.settings.over(&problem.settings);
     let (plan, measurements) = solve(&problem, args);
     input::judge(&problem, &plan, &args.solver)?;
     if let Some(path) = &args.out {
