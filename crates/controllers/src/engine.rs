@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use joiner_core::name::Name;
 use joiner_core::pack;
-use joiner_core::plan::Plan;
+use joiner_core::plan::{Plan, check};
 use joiner_core::problem::Problem;
 use joiner_core::resources;
 use prometheus_client::registry::Registry;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
-use tracing::warn;
+use tracing::{error, warn};
 
 use crate::classes::{Classes, ClusterSecrets};
 use crate::clients::Clients;
@@ -68,12 +68,34 @@ pub struct Core(pub pack::Options);
 
 impl Decide for Core {
     fn provision(&self, problem: &Problem) -> Plan {
-        pack::solve(problem, &self.0)
+        judged(problem, pack::solve(problem, &self.0))
     }
 
     fn disrupt(&self, problem: &Problem) -> Plan {
-        joiner_core::disrupt::plan(problem, &self.0)
+        judged(problem, joiner_core::disrupt::plan(problem, &self.0))
     }
+}
+
+/// Plans that place more pods are not judged: simulated worlds make none, and tests of large clusters measure time.
+const JUDGED: usize = 2000;
+
+/// In debug builds no plan is carried out before it has been judged by every rule. One that breaks a rule is a fault of
+/// ours: it ends the test or the simulated world that finds it.
+fn judged(problem: &Problem, plan: Plan) -> Plan {
+    let bought = plan.launches.iter().map(|one| one.pods.len());
+    let placed = plan.placements.iter().map(|one| one.pods.len());
+    if cfg!(debug_assertions) && bought.chain(placed).sum::<usize>() <= JUDGED {
+        let violations = check(problem, &plan);
+        for violation in &violations {
+            error!(%violation, "a plan breaks a rule");
+        }
+        debug_assert!(
+            violations.is_empty(),
+            "a plan breaks {} rules: {violations:?}",
+            violations.len()
+        );
+    }
+    plan
 }
 
 impl Engine {
@@ -490,5 +512,33 @@ impl Dispatcher {
         self.context
             .events
             .say(&about, Severity::Warning, "Malformed", &one.message);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use joiner_core::plan::Placement;
+
+    use super::*;
+
+    #[test]
+    #[cfg_attr(debug_assertions, should_panic(expected = "a plan breaks 1 rules"))]
+    fn a_plan_that_breaks_a_rule_is_not_carried_out_in_debug_builds() {
+        let nowhere = Placement {
+            node: "nowhere".into(),
+            pods: Vec::new(),
+        };
+        let plan = Plan {
+            placements: vec![nowhere],
+            ..Plan::default()
+        };
+        judged(&Problem::default(), plan);
+    }
+
+    #[test]
+    fn what_the_core_decides_is_handed_on_as_it_is() {
+        let problem = Problem::default();
+        assert_eq!(Core::default().provision(&problem), Plan::default());
+        assert_eq!(Core::default().disrupt(&problem), Plan::default());
     }
 }

@@ -30,7 +30,7 @@ use self::settle::Settled;
 use self::trial::{Trial, Trials};
 use crate::money::Money;
 use crate::name::Name;
-use crate::pack::{Compiled, Options};
+use crate::pack::{Options, Readings};
 use crate::plan::{Kept, Plan, Reason, Removal};
 use crate::problem::{ConsolidationPolicy, DisruptionReason, Problem};
 
@@ -41,11 +41,11 @@ type Causes = BTreeMap<u32, DisruptionReason>;
 pub fn plan(problem: &Problem, options: &Options) -> Plan {
     let settled = Settled::new(problem, options);
     let problem = settled.problem();
-    let compiled = Compiled::new(problem);
+    let readings = Readings::of(problem);
     let mut standings = candidate::standings(problem, &settled);
     let mut budgets = Budgets::new(problem);
     let mut pods = PodBudgets::new(problem);
-    let mut trials = Trials::new(problem, &compiled, options);
+    let mut trials = Trials::new(problem, &readings, options);
     let mut causes = Causes::new();
     let forced = forced::choose(
         &mut trials,

@@ -39,6 +39,10 @@ pub const WELL_KNOWN: [&str; 8] = [
     WINDOWS_BUILD,
 ];
 
+/// The one field by which node affinity can name a node. Nodes that are there have it among their labels; no machine
+/// that is still to be bought has it.
+pub const NAME_FIELD: &str = "metadata.name";
+
 /// Old names of labels and what they are called now.
 const ALIASES: [(&str, &str); 5] = [
     ("failure-domain.beta.kubernetes.io/zone", ZONE),

@@ -7,6 +7,7 @@ mod plan;
 mod prices;
 mod rackspace;
 mod run;
+mod settings;
 mod simulate;
 
 use std::ffi::{OsStr, OsString};
@@ -23,6 +24,7 @@ pub(crate) use rackspace::RackspaceArgs;
 pub(crate) use run::{
     BehaviourArgs, ClusterArgs, ElectionArgs, LogFormat, LogLevel, RunArgs, ServingArgs,
 };
+pub(crate) use settings::SettingsArgs;
 pub(crate) use simulate::{FaultKind, ReportFormat, SimulateArgs};
 
 /// Joiner keeps a Kubernetes cluster in the cheapest shape that holds its pods.

@@ -16,6 +16,7 @@ use crate::{input, plan};
 /// Runs the command.
 pub(crate) fn run(args: &ConsolidateArgs) -> Result<(), Failure> {
     let mut problem = input::problem(&args.problem)?;
+    problem.settings = args.settings.over(&problem.settings);
     if args.spot_to_spot {
         for pool in &mut problem.pools {
             pool.disruption.spot_to_spot = true;

@@ -6,7 +6,7 @@ mod report;
 use std::io::Write;
 use std::time::Instant;
 
-use joiner_core::pack::{Anytime, Compiled, Options, Scenario};
+use joiner_core::pack::{self, Options};
 use joiner_core::plan::Plan;
 use joiner_core::problem::Problem;
 use joiner_core::problem::wire::{Measurements, Solution};
@@ -18,7 +18,7 @@ use crate::manifests;
 
 /// Runs the command.
 pub(crate) fn run(args: &PlanArgs) -> Result<(), Failure> {
-    let problem = match (&args.problem, &args.manifests) {
+    let mut problem = match (&args.problem, &args.manifests) {
         (Some(path), _) => input::problem(path)?,
         (None, Some(folder)) => manifests::problem(folder, args.catalog.as_deref())?,
         (None, None) => {
@@ -26,6 +26,7 @@ pub(crate) fn run(args: &PlanArgs) -> Result<(), Failure> {
             return Err(Failure::Manifest(usage.to_owned()));
         }
     };
+    problem.settings = args.settings.over(&problem.settings);
     let (plan, measurements) = solve(&problem, args);
     input::judge(&problem, &plan, &args.solver)?;
     if let Some(path) = &args.out {
@@ -82,16 +83,12 @@ fn median(values: &[f64]) -> f64 {
 
 fn solve_once(problem: &Problem, args: &PlanArgs, start: Instant) -> Plan {
     let mut options = options(&args.solver);
-    let compiled = Compiled::new(problem);
-    let scenario = Scenario::of(&compiled);
     let Some(limit) = args.time_limit else {
-        return compiled.solve(&scenario, &options);
+        return pack::solve(problem, &options);
     };
     options.steps = u64::MAX;
     let limit = limit.unsigned_abs();
-    let mut search = Anytime::new(&compiled, &scenario, &options);
-    while start.elapsed() < limit && search.improve() {}
-    search.plan()
+    pack::solve_while(problem, &options, || start.elapsed() < limit)
 }
 
 fn print(

@@ -275,6 +275,9 @@ impl World {
             .flatten()
             .max()
         });
+        // Node affinity can ask for the name as for a label.
+        let mut own = node.labels.clone();
+        own.insert(labels::NAME_FIELD.into(), node.name.clone());
         let label = |key: &str| node.labels.get(key).cloned().unwrap_or_else(|| "".into());
         let limits = self.csi_nodes.get(&PodKey {
             namespace: "".into(),
@@ -288,7 +291,7 @@ impl World {
             } else {
                 NodePhase::Starting
             },
-            labels: node.labels.clone(),
+            labels: own,
             taints,
             startup_taints: machine
                 .map(|machine| machine.startup_taints.clone())

@@ -6,7 +6,7 @@ use super::apply::{bought, singles};
 use super::candidate::expired;
 use crate::labels;
 use crate::name::Name;
-use crate::pack::{self, Options};
+use crate::pack::{Options, Readings, Scenario};
 use crate::plan::{Launch, Plan};
 use crate::problem::{CapacityType, Node, Pod, Problem};
 use crate::resources::Resources;
@@ -144,11 +144,11 @@ impl<'p> Settled<'p> {
             };
         }
         // A node whose time is up goes whatever it carries: nobody new is sent there.
-        let closing: Vec<u32> = (0..given.nodes.len())
+        let asked = (0..given.nodes.len())
             .filter(|index| expired(given, &given.nodes[*index]))
             .filter_map(|index| u32::try_from(index).ok())
-            .collect();
-        let first = pack::solve_closing(given, options, &closing);
+            .fold(Scenario::of(given), Scenario::closing);
+        let first = Readings::of(given).solve(&asked, options);
         let mut calm = given.clone();
         calm.pods.clear();
         for node in calm.nodes.iter_mut().filter(|node| node.deleting) {

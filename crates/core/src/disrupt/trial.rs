@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::candidate::quiet_until;
 use crate::money::Money;
-use crate::pack::{Compiled, Options, Scenario};
+use crate::pack::{Options, Readings, Scenario};
 use crate::plan::{Home, Launch, Plan};
 use crate::problem::{NodePhase, Problem};
 
@@ -52,10 +52,10 @@ const ROUGH_FROM: usize = 40;
 /// Steps that a rough trial of fewer nodes is worth: some ways to pack, and no search.
 const ROUGH_STEPS: u64 = 5;
 
-/// Makes trials on one compiled problem.
+/// Makes trials on one problem.
 pub(super) struct Trials<'c, 'p> {
     pub(super) problem: &'p Problem,
-    compiled: &'c Compiled<'p>,
+    readings: &'c Readings<'p>,
     options: Options,
     base: Scenario,
     /// What all nodes that are not on their way out cost.
@@ -63,8 +63,8 @@ pub(super) struct Trials<'c, 'p> {
 }
 
 impl<'c, 'p> Trials<'c, 'p> {
-    pub(super) fn new(problem: &'p Problem, compiled: &'c Compiled<'p>, options: &Options) -> Self {
-        let mut base = Scenario::of(compiled).leaving_pending_out();
+    pub(super) fn new(problem: &'p Problem, readings: &'c Readings<'p>, options: &Options) -> Self {
+        let mut base = Scenario::of(problem).leaving_pending_out();
         for (index, node) in problem.nodes.iter().enumerate() {
             let pool = node
                 .pool
@@ -84,7 +84,7 @@ impl<'c, 'p> Trials<'c, 'p> {
             .sum();
         Trials {
             problem,
-            compiled,
+            readings,
             options: options.clone(),
             base,
             present,
@@ -93,7 +93,7 @@ impl<'c, 'p> Trials<'c, 'p> {
 
     /// Whether a launch leaves the choice of types that its pool asks for.
     pub(super) fn replaceable(&self, launch: &Launch) -> bool {
-        self.compiled.replaceable(launch)
+        self.readings.replaceable(launch)
     }
 
     pub(super) fn run(&self, removed: &BTreeSet<u32>, buying: Buying, care: Care) -> Trial {
@@ -116,7 +116,7 @@ impl<'c, 'p> Trials<'c, 'p> {
         let plan = if removed.is_empty() {
             Plan::default()
         } else {
-            self.compiled.solve(&scenario, &options)
+            self.readings.solve(&scenario, &options)
         };
         let surcharge = self.problem.settings.node_surcharge;
         let gone: Money = removed

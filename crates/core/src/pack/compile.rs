@@ -51,7 +51,7 @@ impl Run {
 
 /// A problem, ready to be solved any number of times: as it stands, or with nodes taken away.
 #[derive(Clone, Debug)]
-pub struct Compiled<'p> {
+pub(crate) struct Compiled<'p> {
     pub(crate) problem: &'p Problem,
     pub(crate) table: Table,
     pub(crate) keys: Keys,
@@ -91,7 +91,7 @@ pub struct Compiled<'p> {
 
 impl<'p> Compiled<'p> {
     /// Reads a problem.
-    pub fn new(problem: &'p Problem) -> Self {
+    pub(crate) fn new(problem: &'p Problem) -> Self {
         Self::hearing(problem, i32::MIN)
     }
 
@@ -131,7 +131,7 @@ impl<'p> Compiled<'p> {
             .map(|demand| nodes::admit(demand, &keys, &hosts))
             .collect();
         let ports = columns::take_daemons(problem, &keys, &table, &mut groups, &mut offers);
-        nodes::withhold_daemons(problem, &keys, &table, &mut hosts);
+        nodes::withhold_daemons(problem, &keys, &table, &mut groups, &mut hosts);
         for host in &mut hosts {
             host.cell = cells.id(pick(&topology_keys, &host.values));
         }

@@ -57,9 +57,10 @@ mod topology;
 mod trifle;
 mod variants;
 mod vector;
+mod wishes;
 mod worth;
 
-pub use compile::Compiled;
-pub use scenario::Scenario;
-pub(crate) use solve::solve_closing;
-pub use solve::{Anytime, Options, solve};
+pub(crate) use scenario::Scenario;
+pub use solve::Options;
+pub(crate) use wishes::Readings;
+pub use wishes::{solve, solve_while};

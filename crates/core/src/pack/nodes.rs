@@ -13,7 +13,7 @@ use super::compile::Class;
 use super::demand::Demand;
 use super::groups::Groups;
 use super::labels::{ABSENT, Keys};
-use super::profile::Profile;
+use super::profile::{Cap, Profile};
 use super::vector::{Table, Vector};
 
 /// Volumes attached to a node, by driver: how many may be, and which are.
@@ -163,18 +163,34 @@ pub(crate) fn admit(demand: &Demand, keys: &Keys, hosts: &[Host]) -> Bits {
     bits
 }
 
-/// Takes room off for daemons that a node should have and has not.
+/// Takes room off for daemons that a node should have and has not, and the ports that they will take.
 ///
 /// karpenter: pkg/controllers/provisioning/scheduling/existingnode.go, `NewExistingNode`
-pub(crate) fn withhold_daemons(problem: &Problem, keys: &Keys, table: &Table, hosts: &mut [Host]) {
+pub(crate) fn withhold_daemons(
+    problem: &Problem,
+    keys: &Keys,
+    table: &Table,
+    groups: &mut Groups,
+    hosts: &mut [Host],
+) {
     let mut missing = vec![Vector::ZERO; hosts.len()];
     for daemon in &problem.daemon_sets {
         let Ok(demand) = Demand::daemon(daemon) else {
             continue;
         };
         let requests = table.vector(&daemon.spec.requests);
+        let ports = groups.ports(&daemon.spec);
         for index in admit(&demand, keys, hosts).iter() {
             missing[index].add(&requests);
+            for group in &ports {
+                let taken = Cap {
+                    group: *group,
+                    matched: true,
+                    most: 1,
+                    soft: false,
+                };
+                hold(&mut hosts[index].caps, taken, 1);
+            }
         }
     }
     for ((host, node), missing) in hosts.iter_mut().zip(&problem.nodes).zip(&mut missing) {

@@ -12,6 +12,9 @@ use super::demand::{Demand, Tolerated};
 use super::groups::{Groups, Kind};
 use super::intern::Interner;
 
+/// The most that a wish can weigh, as Kubernetes has it.
+const MAX_WEIGHT: i32 = 100;
+
 /// No cap of its own.
 pub(crate) const NO_CAP: u16 = u16::MAX;
 
@@ -116,7 +119,7 @@ pub(crate) struct Profiler<'p, 'c> {
     pub(crate) groups: &'c mut Groups,
     /// Some pool or node has a taint of effect `PreferNoSchedule`.
     pub(crate) prefer_taints: bool,
-    /// Wishes of node and pod affinity that weigh less are not heard.
+    /// Wishes that weigh less are not heard; of those without a weight all or none is.
     pub(crate) least_weight: i32,
 }
 
@@ -143,16 +146,18 @@ impl<'p> Profiler<'p, '_> {
 
     fn wishes(&self, spec: &'p PodSpec) -> Vec<Wish<'p>> {
         let mut wishes = Vec::new();
+        let least = self.least_weight;
+        // Wishes without a weight are given up with the heaviest.
+        let weightless = least <= MAX_WEIGHT;
         if self.problem.settings.preferences == PreferencePolicy::Respect {
-            let least = self.least_weight;
             wishes.extend(heaviest(&spec.preferred_pod_affinity, least).map(Wish::Near));
             wishes.extend(heaviest(&spec.preferred_pod_anti_affinity, least).map(Wish::Apart));
             wishes.extend(heaviest(&spec.preferred_affinity, least).map(Wish::Node));
-            if least <= 100 {
+            if weightless {
                 wishes.extend(soft_spreads(spec).map(Wish::Spread));
             }
         }
-        if self.prefer_taints {
+        if self.prefer_taints && weightless {
             wishes.push(Wish::AvoidTaints);
         }
         wishes

@@ -10,7 +10,7 @@ use super::vector::{CPU, MEMORY};
 
 /// What is asked: as the problem stands, or "and if these nodes were not there?".
 #[derive(Clone, Debug)]
-pub struct Scenario {
+pub(crate) struct Scenario {
     pub(crate) removed: Bits,
     pub(crate) closed: Bits,
     pub(crate) closed_to_running: Bits,
@@ -20,8 +20,8 @@ pub struct Scenario {
 
 impl Scenario {
     /// The problem as it stands.
-    pub fn of(compiled: &Compiled<'_>) -> Self {
-        let nodes = compiled.problem.nodes.len();
+    pub(crate) fn of(problem: &Problem) -> Self {
+        let nodes = problem.nodes.len();
         Scenario {
             removed: Bits::empty(nodes),
             closed: Bits::empty(nodes),
@@ -33,35 +33,35 @@ impl Scenario {
 
     /// Takes a node away: its pods join those that wait.
     #[must_use]
-    pub fn without(mut self, node: u32) -> Self {
+    pub(crate) fn without(mut self, node: u32) -> Self {
         self.removed.insert(node as usize);
         self
     }
 
     /// No pod may come to this node.
     #[must_use]
-    pub fn closing(mut self, node: u32) -> Self {
+    pub(crate) fn closing(mut self, node: u32) -> Self {
         self.closed.insert(node as usize);
         self
     }
 
     /// Only pods that wait already may come to this node, not those of nodes taken away.
     #[must_use]
-    pub fn sparing(mut self, node: u32) -> Self {
+    pub(crate) fn sparing(mut self, node: u32) -> Self {
         self.closed_to_running.insert(node as usize);
         self
     }
 
     /// Nothing may be bought.
     #[must_use]
-    pub fn buying_nothing(mut self) -> Self {
+    pub(crate) fn buying_nothing(mut self) -> Self {
         self.buys = false;
         self
     }
 
     /// Pods that wait are left out: only those of nodes taken away are placed.
     #[must_use]
-    pub fn leaving_pending_out(mut self) -> Self {
+    pub(crate) fn leaving_pending_out(mut self) -> Self {
         self.pending = false;
         self
     }

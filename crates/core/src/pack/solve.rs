@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use crate::money::Money;
 use crate::plan::Plan;
-use crate::problem::{PreferencePolicy, Problem};
 
 use super::assign::{Assignment, Dealing, Lot, mix};
 use super::best_fit;
@@ -50,9 +49,6 @@ const FEW_LOTS: usize = 512;
 /// So many lots that all ways to mix large and small pods come to the same.
 const MANY_LOTS: usize = 2048;
 
-/// Weights of wishes that are tried when all of them together cost too much, before none is heard.
-const HEAVY_WISH: i32 = 50;
-
 impl Default for Options {
     fn default() -> Self {
         Options {
@@ -60,59 +56,6 @@ impl Default for Options {
             seed: 0,
             threads: 1,
         }
-    }
-}
-
-/// The cheapest plan found within the options.
-pub fn solve(problem: &Problem, options: &Options) -> Plan {
-    solve_closing(problem, options, &[])
-}
-
-/// The same, with nothing put on some nodes.
-pub(crate) fn solve_closing(problem: &Problem, options: &Options, closed: &[u32]) -> Plan {
-    let asked = |compiled: &Compiled<'_>| {
-        let all = Scenario::of(compiled);
-        closed.iter().fold(all, |all, node| all.closing(*node))
-    };
-    let compiled = Compiled::new(problem);
-    let plan = compiled.solve(&asked(&compiled), options);
-    let Some(cap) = problem.settings.preference_cap else {
-        return plan;
-    };
-    if problem.settings.preferences == PreferencePolicy::Ignore || !has_wishes(problem) {
-        return plan;
-    }
-    let unheard = |least: i32| {
-        let compiled = Compiled::hearing(problem, least);
-        compiled.solve(&asked(&compiled), options)
-    };
-    let none = unheard(i32::MAX);
-    let most = none.cost + none.cost.percent(cap);
-    if plan.cost <= most {
-        return plan;
-    }
-    let heavy = unheard(HEAVY_WISH);
-    if heavy.cost <= most { heavy } else { none }
-}
-
-fn has_wishes(problem: &Problem) -> bool {
-    use crate::problem::WhenUnsatisfiable::ScheduleAnyway;
-    problem.pods.iter().any(|pod| {
-        let spec = &pod.spec;
-        let soft = |spread: &crate::problem::Spread| spread.when_unsatisfiable == ScheduleAnyway;
-        !spec.preferred_affinity.is_empty()
-            || !spec.preferred_pod_affinity.is_empty()
-            || !spec.preferred_pod_anti_affinity.is_empty()
-            || spec.spread.iter().any(soft)
-    })
-}
-
-impl Compiled<'_> {
-    /// The cheapest plan found for a scenario.
-    pub fn solve(&self, scenario: &Scenario, options: &Options) -> Plan {
-        let mut search = Anytime::new(self, scenario, options);
-        while search.improve() {}
-        search.plan()
     }
 }
 
@@ -134,8 +77,8 @@ struct Candidate {
     market: Option<Market>,
 }
 
-/// A search that a caller with a clock can stop between rounds. Plans only get cheaper.
-pub struct Anytime<'a, 'p> {
+/// A search that can be stopped between rounds. Plans only get cheaper.
+pub(crate) struct Anytime<'a, 'p> {
     compiled: &'a Compiled<'p>,
     scenario: Scenario,
     options: Options,
@@ -153,7 +96,7 @@ pub struct Anytime<'a, 'p> {
 
 impl<'a, 'p> Anytime<'a, 'p> {
     /// Finds a first valid plan.
-    pub fn new(compiled: &'a Compiled<'p>, scenario: &Scenario, options: &Options) -> Self {
+    pub(crate) fn new(compiled: &'a Compiled<'p>, scenario: &Scenario, options: &Options) -> Self {
         let plain = Self::dealt(compiled, scenario, options, Dealing::InTurn);
         let settled = plain.assignment.lots.is_empty();
         if settled || options.steps == 0 || !mix::is_worthwhile(compiled, scenario) {
@@ -206,7 +149,7 @@ impl<'a, 'p> Anytime<'a, 'p> {
     }
 
     /// Does some steps of improvement; false when the budget is spent or nothing can be gained.
-    pub fn improve(&mut self) -> bool {
+    pub(crate) fn improve(&mut self) -> bool {
         let left = self.options.steps - self.steps;
         if left == 0 || self.assignment.lots.is_empty() {
             return false;
@@ -255,7 +198,7 @@ impl<'a, 'p> Anytime<'a, 'p> {
     }
 
     /// The best plan so far.
-    pub fn plan(&self) -> Plan {
+    pub(crate) fn plan(&self) -> Plan {
         let (plan, lost) = self.rendered(&self.best);
         let first = self.first.as_ref().filter(|_| lost > 0);
         // Pods that lose their turn may make the cheaper packing the worse one.
@@ -317,13 +260,7 @@ impl<'a, 'p> Anytime<'a, 'p> {
 
     /// Less is better: pods without a place, those of high priority first; then cost; then machines.
     fn standing(&self, plan: &Plan) -> (Vec<(i32, u32)>, Money, usize) {
-        let mut missing: BTreeMap<i32, u32> = BTreeMap::new();
-        for pod in plan.unplaced.iter().flat_map(|one| &one.pods) {
-            let priority = self.compiled.pod(pod.home, pod.group).spec.priority;
-            *missing.entry(priority).or_insert(0) += 1;
-        }
-        let missing = missing.into_iter().rev().collect();
-        (missing, plan.cost, plan.launches.len())
+        (missing(self.compiled, plan), plan.cost, plan.launches.len())
     }
 
     /// Ways to pack that suit the problem, the most promising first.
@@ -421,6 +358,16 @@ impl<'a, 'p> Anytime<'a, 'p> {
             }
         }
     }
+}
+
+/// Pods without a place, those of high priority first: less is better.
+pub(crate) fn missing(compiled: &Compiled<'_>, plan: &Plan) -> Vec<(i32, u32)> {
+    let mut missing: BTreeMap<i32, u32> = BTreeMap::new();
+    for pod in plan.unplaced.iter().flat_map(|one| &one.pods) {
+        let priority = compiled.pod(pod.home, pod.group).spec.priority;
+        *missing.entry(priority).or_insert(0) += 1;
+    }
+    missing.into_iter().rev().collect()
 }
 
 fn attempt(

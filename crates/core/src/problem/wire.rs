@@ -6,6 +6,7 @@
 
 mod error;
 mod locate;
+mod native;
 mod pods;
 mod referee;
 mod solution;
@@ -17,7 +18,8 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 pub use error::ReadError;
 pub use solution::{Claim, ExistingUse, Measurements, Solution, Unscheduled};
 
-use super::Problem;
+use super::{Catalog, Problem};
+use crate::money::Money;
 
 /// The one field by which the two forms are told apart.
 #[derive(Deserialize)]
@@ -45,7 +47,7 @@ impl Problem {
         }
         let mut problem: Problem = read(text)?;
         problem.normalize();
-        validate::problem(&problem).map_err(|fault| fault.at(text))?;
+        native::problem(&problem).map_err(|fault| fault.at(text))?;
         Ok(problem)
     }
 
@@ -55,6 +57,23 @@ impl Problem {
         for pod in self.pods.iter_mut().chain(on_nodes) {
             pod.count = pod.count.max(1);
         }
+    }
+}
+
+impl Catalog {
+    /// Reads a catalogue by itself.
+    pub fn from_json(text: &str) -> Result<Self, ReadError> {
+        let catalog: Catalog = read(text)?;
+        native::catalog(&catalog).map_err(|fault| fault.at(text))?;
+        Ok(catalog)
+    }
+}
+
+/// Dollars an hour, if a catalogue may ask for so much; otherwise what is wrong and what to write instead.
+pub fn price(dollars: f64) -> Result<Money, String> {
+    match validate::price(dollars) {
+        Ok(()) => Ok(Money::from_dollars(dollars)),
+        Err(fault) => Err(fault.to_string()),
     }
 }
 

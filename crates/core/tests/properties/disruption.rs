@@ -16,6 +16,7 @@ use joiner_core::selector::LabelSelector;
 use proptest::prelude::*;
 
 use crate::clusters::{APPS, Dice, cases, cluster, options, passes};
+use crate::twists::twisted;
 
 /// A Wednesday, half past noon.
 const NOW: i64 = 1_767_789_000;
@@ -89,7 +90,10 @@ fn age(dice: &mut Dice, node: &mut Node) {
 
 /// A cluster that was bought and has lived for a while.
 fn lived(seed: u64) -> Problem {
-    let mut before = cluster(seed, false);
+    aged(cluster(seed, false), seed)
+}
+
+fn aged(mut before: Problem, seed: u64) -> Problem {
     for pool in &mut before.pools {
         pool.limits.nodes = pool.limits.nodes.map(|most| most + 4);
     }
@@ -133,6 +137,13 @@ fn lived(seed: u64) -> Problem {
     if dice.one_in(3) {
         problem.settings.node_surcharge = Money::from_nanos(10_000_000);
     }
+    problem
+}
+
+/// The same with everything that a cluster can have.
+fn unusual(seed: u64) -> Problem {
+    let mut problem = aged(twisted(seed, false), seed);
+    problem.settings.spot_share = None;
     problem
 }
 
@@ -199,6 +210,11 @@ proptest! {
     #[test]
     fn what_is_taken_away_keeps_every_rule(seed in any::<u64>()) {
         keeps_every_rule(seed)?;
+    }
+
+    #[test]
+    fn what_is_taken_away_in_an_unusual_cluster_keeps_every_rule(seed in any::<u64>()) {
+        passes(&unusual(seed), seed, disrupt::plan)?;
     }
 
     #[test]

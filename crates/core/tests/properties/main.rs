@@ -6,8 +6,10 @@
 )]
 
 mod clusters;
+mod completeness;
 mod disruption;
 mod oracle;
 mod packing;
 mod ranges;
+mod twists;
 mod yielding;

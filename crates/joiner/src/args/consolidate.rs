@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::SolverArgs;
+use super::{SettingsArgs, SolverArgs};
 
 /// Plan which nodes to take away, round after round, offline.
 #[derive(Args)]
@@ -25,6 +25,9 @@ pub(crate) struct ConsolidateArgs {
     /// Write the cluster as it is in the end here, in Joiner's own form.
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
+    /// How to decide.
+    #[command(flatten)]
+    pub(crate) settings: SettingsArgs,
     /// How hard to look.
     #[command(flatten)]
     pub(crate) solver: SolverArgs,

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use jiff::SignedDuration;
 
+use super::SettingsArgs;
+
 /// What to print.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
@@ -46,7 +48,12 @@ pub(crate) struct PlanArgs {
     #[arg(short = 'f', long, value_name = "DIR", conflicts_with = "problem")]
     pub(crate) manifests: Option<PathBuf>,
     /// Catalogue for node classes that name none: Joiner's own JSON or Karpenter's kwok instance types.
-    #[arg(long, value_name = "FILE", requires = "manifests")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "manifests",
+        conflicts_with = "problem"
+    )]
     pub(crate) catalog: Option<PathBuf>,
     /// Write the solution here instead of printing a table.
     #[arg(long, value_name = "FILE")]
@@ -60,6 +67,9 @@ pub(crate) struct PlanArgs {
     /// Solve so often and report the median time.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) runs: u32,
+    /// How to decide.
+    #[command(flatten)]
+    pub(crate) settings: SettingsArgs,
     /// How hard to look.
     #[command(flatten)]
     pub(crate) solver: SolverArgs,

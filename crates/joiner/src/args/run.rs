@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{ArgAction, Args, ValueEnum};
 use joiner_api::Dialect;
 
-use super::RackspaceArgs;
+use super::{RackspaceArgs, SettingsArgs};
 
 /// How logs look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -158,12 +158,9 @@ pub(crate) struct BehaviourArgs {
     /// But no longer than this, such as 10s.
     #[arg(long, value_name = "TIME", env = "BATCH_MAX_DURATION", value_parser = duration)]
     pub(crate) batch_max_duration: Option<Duration>,
-    /// Whether wishes of pods (preferred terms) are heard: Respect or Ignore.
-    #[arg(long, env = "PREFERENCE_POLICY", default_value = "Respect")]
-    pub(crate) preference_policy: joiner_core::problem::PreferencePolicy,
-    /// What happens when minValues of a pool cannot be met: `Strict` or `BestEffort`.
-    #[arg(long, env = "MIN_VALUES_POLICY", default_value = "Strict")]
-    pub(crate) min_values_policy: joiner_core::problem::MinValuesPolicy,
+    /// How to decide.
+    #[command(flatten)]
+    pub(crate) settings: SettingsArgs,
     /// How often nodes are looked at that might go although nothing has changed; changes are looked at when they come.
     #[arg(long, value_name = "TIME", env = "DISRUPTION_PERIOD", default_value = "5m", value_parser = duration)]
     pub(crate) disruption_period: Duration,

@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use joiner_core::labels;
-use joiner_core::money::Money;
 use joiner_core::name::{Labels, Name};
 use joiner_core::problem::wire::{self, ReadError};
 use joiner_core::problem::{Catalog, InstanceType, Offering};
@@ -66,7 +65,7 @@ pub(super) fn read(path: &Path, name: &str) -> Result<Catalog, Failure> {
             ..Catalog::default()
         }
     } else {
-        wire::read(&text).map_err(malformed)?
+        Catalog::from_json(&text).map_err(malformed)?
     };
     catalog.name = name.into();
     Ok(catalog)
@@ -136,7 +135,7 @@ fn offering(given: &KwokOffering) -> Result<Offering, String> {
         capacity_type: paid.parse().map_err(|_| {
             format!("{paid:?} is not a capacity type: write spot, on-demand or reserved")
         })?,
-        price: Money::from_dollars(given.price),
+        price: wire::price(given.price)?,
         available: given.available,
         left: None,
         reservation: None,

@@ -1,6 +1,7 @@
 //! Nodes that are there.
 
 use joiner_core::labels;
+use joiner_core::name::{Labels, Name};
 use joiner_core::problem::{CapacityType, Node, Problem};
 use joiner_core::taints::Taint;
 use serde::Deserialize;
@@ -43,6 +44,13 @@ pub(super) fn taints(given: &[objects::Taint]) -> Vec<Taint> {
         .collect()
 }
 
+/// Node affinity can ask for the name as for a label.
+fn with_name(labels: &Labels, name: &Name) -> Labels {
+    let mut labels = labels.clone();
+    labels.insert(labels::NAME_FIELD.into(), name.clone());
+    labels
+}
+
 pub(super) fn add(objects: &[Object], problem: &mut Problem) -> Result<(), Failure> {
     for object in objects.iter().filter(|object| object.kind == "Node") {
         let read: NodeObject = object.read()?;
@@ -67,7 +75,7 @@ pub(super) fn add(objects: &[Object], problem: &mut Problem) -> Result<(), Failu
             capacity_type: paid
                 .and_then(|paid| paid.parse::<CapacityType>().ok())
                 .unwrap_or_default(),
-            labels: own.clone(),
+            labels: with_name(own, &object.meta.name),
             do_not_disrupt: annotations
                 .get("karpenter.sh/do-not-disrupt")
                 .map(String::as_str)

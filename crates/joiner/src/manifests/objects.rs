@@ -127,6 +127,7 @@ pub(super) struct NodeTerms {
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct NodeTerm {
     pub(super) match_expressions: Vec<Expression>,
+    pub(super) match_fields: Vec<Expression>,
 }
 
 #[derive(Clone, Deserialize)]

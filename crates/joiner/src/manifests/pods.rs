@@ -1,5 +1,6 @@
 //! Pods and what makes them.
 
+use joiner_core::labels;
 use joiner_core::name::Name;
 use joiner_core::problem::{
     AffinityTerm, HostPort, Pod, PodSpec, Policy, Problem, Spread, Volume, Weighted,
@@ -7,7 +8,7 @@ use joiner_core::problem::{
 use joiner_core::requests::{
     Container, InitContainer, PodResources, pod_requests, with_limits_as_requests,
 };
-use joiner_core::requirement::Expression;
+use joiner_core::requirement::{Expression, Operator};
 use joiner_core::resources::Resources;
 use joiner_core::taints::Toleration;
 use serde_json::Value;
@@ -118,16 +119,18 @@ pub(super) fn spec(
             .required
             .node_selector_terms
             .iter()
-            .map(expressions)
-            .collect(),
+            .map(|term| expressions(object, term))
+            .collect::<Result<_, _>>()?,
         preferred_affinity: node_terms
             .preferred
             .iter()
-            .map(|one| Weighted {
-                weight: one.weight,
-                term: expressions(&one.preference),
+            .map(|one| {
+                Ok(Weighted {
+                    weight: one.weight,
+                    term: expressions(object, &one.preference)?,
+                })
             })
-            .collect(),
+            .collect::<Result<_, Failure>>()?,
         tolerations: given.tolerations.iter().map(toleration).collect(),
         spread: given
             .topology_spread_constraints
@@ -191,8 +194,21 @@ pub(super) fn amounts(object: &Object, given: &Amounts) -> Result<Resources, Fai
     Ok(read)
 }
 
-fn expressions(term: &NodeTerm) -> Vec<Expression> {
-    term.match_expressions.clone()
+/// A term as conditions on labels: the name of a node is one.
+fn expressions(object: &Object, term: &NodeTerm) -> Result<Vec<Expression>, Failure> {
+    for field in &term.match_fields {
+        let Expression { key, operator, .. } = field;
+        let known = matches!(operator, Operator::In | Operator::NotIn);
+        if &**key != labels::NAME_FIELD || !known || field.values.len() != 1 {
+            return Err(object.fault(&format!(
+                "matchFields: {key} {operator} {:?}: Kubernetes knows metadata.name with In or NotIn and one value; \
+                 write that, or a label in matchExpressions",
+                field.values
+            )));
+        }
+    }
+    let labels = term.match_expressions.iter();
+    Ok(labels.chain(&term.match_fields).cloned().collect())
 }
 
 fn toleration(given: &objects::Toleration) -> Toleration {

@@ -218,10 +218,87 @@ fn what_is_missing_or_wrong_is_named_with_the_way_out() {
             )],
             "Pod p: there is no node n; add it, or leave nodeName out",
         ),
+        (
+            vec![("bad.yaml", BY_UID)],
+            "Pod p: matchFields: metadata.uid In [\"x\"]: Kubernetes knows metadata.name with In or NotIn and one value",
+        ),
+        (
+            vec![("pool.yaml", POOL), ("shop.json", GIVEN_AWAY)],
+            "shop.json: type c: -1 is not a price (write dollars per hour",
+        ),
     ] {
         let failure = read(&files).unwrap_err();
         assert_eq!(failure.exit_code(), 3);
         let text = failure.to_string();
         assert!(text.contains(words), "{words:?} is not in {text:?}");
     }
+}
+
+const BY_UID: &str = r#"
+kind: Pod
+metadata: {name: p}
+spec: {affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [
+  {matchFields: [{key: metadata.uid, operator: In, values: [x]}]}]}}}}
+"#;
+
+const GIVEN_AWAY: &str = r#"[{"name":"c","architecture":"amd64","resources":{"cpu":"4"},"offerings":[
+ {"Price":-1,"Requirements":[{"key":"topology.kubernetes.io/zone","operator":"In","values":["zone-a"]}]}]}]"#;
+
+/// Two nodes that are alike, and a pod that names one of them.
+fn naming_a_node(operator: &str, name: &str) -> String {
+    let node = |name: &str| {
+        format!(
+            r#"
+---
+kind: Node
+metadata: {{name: {name}}}
+status: {{capacity: {{cpu: "4", memory: 8Gi, pods: "110"}}, allocatable: {{cpu: "4", memory: 8Gi, pods: "110"}}}}"#
+        )
+    };
+    format!(
+        r#"
+kind: Pod
+metadata: {{name: p}}
+spec:
+  affinity: {{nodeAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: {{nodeSelectorTerms: [
+    {{matchFields: [{{key: metadata.name, operator: {operator}, values: [{name}]}}]}}]}}}}}}
+  containers: [{{name: main, resources: {{requests: {{cpu: 500m}}}}}}]{}{}
+"#,
+        node("n1"),
+        node("n2")
+    )
+}
+
+#[test]
+fn a_pod_may_name_its_node_by_a_field() {
+    for (operator, name, goes_to) in [
+        ("In", "n2", "n2"),
+        ("NotIn", "n1", "n2"),
+        ("NotIn", "n2", "n1"),
+    ] {
+        let work = naming_a_node(operator, name);
+        let problem = read(&[
+            ("pool.yaml", POOL),
+            ("shop.json", TYPES),
+            ("work.yaml", &work),
+        ])
+        .unwrap();
+        let plan = solve(&problem, &Options::default());
+        assert_eq!(check(&problem, &plan), []);
+        let nodes: Vec<&str> = plan.placements.iter().map(|one| &*one.node).collect();
+        assert_eq!(nodes, [goes_to], "{operator} {name}");
+    }
+    let work = naming_a_node("In", "gone");
+    let problem = read(&[
+        ("pool.yaml", POOL),
+        ("shop.json", TYPES),
+        ("work.yaml", &work),
+    ])
+    .unwrap();
+    let plan = solve(&problem, &Options::default());
+    assert_eq!(
+        plan.unplaced.len(),
+        1,
+        "no machine that is bought has that name"
+    );
 }

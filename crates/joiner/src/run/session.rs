@@ -126,8 +126,7 @@ fn settings(args: &RunArgs) -> Settings {
         seed: u64::try_from(Timestamp::now().as_nanosecond()).unwrap_or_default(),
         ..Settings::default()
     };
-    settings.core.preferences = behaviour.preference_policy;
-    settings.core.min_values = behaviour.min_values_policy;
+    settings.core = behaviour.settings.over(&settings.core);
     for (gate, on) in &behaviour.feature_gates {
         match gate.as_str() {
             "NodeRepair" => settings.repair = *on,

@@ -363,7 +363,7 @@ fn expression(key: &str, operator: &str, values: Option<&Vec<String>>) -> Expres
 
 pub(crate) fn lower_node_term(term: &core::NodeSelectorTerm) -> NodeAffinityTerm {
     let labels = term.match_expressions.iter().flatten();
-    // A term over fields names a node; no node that is still to be bought has that name.
+    // A term over fields names a node: those that are there have their name among their labels, as `NAME_FIELD` says.
     let fields = term.match_fields.iter().flatten();
     labels
         .map(|one| expression(&one.key, &one.operator, one.values.as_ref()))

@@ -10,7 +10,8 @@ use crate::money::Money;
 use crate::name::{Labels, Name};
 use crate::plan::{Launch, Purchase};
 use crate::problem::{
-    CapacityType, Host, InstanceType, MinValuesPolicy, Offering, Pool, Problem, Range,
+    CapacityType, Host, InstanceType, MinValuesPolicy, Offering, Pool, Problem, Range, Spread,
+    WhenUnsatisfiable,
 };
 use crate::requirements::Requirements;
 use crate::resources::{CPU, MEMORY, Resources};
@@ -415,7 +416,8 @@ fn alternative(
     let source = source(world.problem, purchase, None)?;
     let mut will_have = given_labels(pool, purchase, source);
     for (key, value) in &launch.labels {
-        if !known.contains(key) {
+        // The reservation comes and goes with the purchase.
+        if !known.contains(key) && &**key != labels::RESERVATION_ID {
             will_have
                 .entry(key.clone())
                 .or_insert_with(|| value.clone());
@@ -441,7 +443,9 @@ fn alternative(
             return Err(format!("volume {} cannot be reached from it", volume.claim));
         }
         let spec = pod.spec();
-        let spread = spec.spread.iter().map(|spread| &spread.topology_key);
+        let ruled = |one: &&Spread| one.when_unsatisfiable == WhenUnsatisfiable::DoNotSchedule;
+        let spread = spec.spread.iter().filter(ruled);
+        let spread = spread.map(|spread| &spread.topology_key);
         let near = spec.affinity.iter().chain(&spec.anti_affinity);
         let near = near.filter(|term| term.selector.is_some());
         for key in spread.chain(near.map(|term| &term.topology_key)) {

@@ -1,5 +1,7 @@
 //! What is wrong with a file: where, what, and what to write instead.
 
+use std::fmt;
+
 use thiserror::Error;
 
 use super::locate::{Step, locate};
@@ -80,6 +82,12 @@ pub(super) struct Fault {
     steps: Vec<Step>,
     what: String,
     remedy: String,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.what, remedy_clause(&self.remedy))
+    }
 }
 
 impl Fault {

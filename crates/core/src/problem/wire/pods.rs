@@ -177,8 +177,9 @@ impl Pods {
     fn lower(&mut self, pod: Pod) -> Result<CorePod, Fault> {
         validate::requirements(&pod.required_affinity)
             .map_err(|fault| fault.within("requiredAffinity"))?;
-        validate::skews(pod.topology_spread.iter().map(|spread| spread.max_skew))
-            .map_err(|fault| fault.within("topologySpread"))?;
+        validate::each("topologySpread", &pod.topology_spread, |spread| {
+            validate::skew(spread.max_skew)
+        })?;
         if !self.names.insert(pod.name.clone()) {
             return Err(Fault::new(
                 format!("pod {:?} appears twice", pod.name),

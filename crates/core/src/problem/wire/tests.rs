@@ -107,7 +107,7 @@ fn malformed_files_get_line_field_reason_and_remedy() {
             r#""price":0.03"#,
             r#""price":-0.03"#,
             "instanceTypes[0].offerings[0].price: -0.03 is not a price (write dollars per hour, \
-             from zero to a billion; mark what cannot be bought as unavailable)",
+             from zero to a million; mark what cannot be bought as unavailable)",
         ),
         (
             r#""maxSkew":1"#,
@@ -181,6 +181,245 @@ fn the_native_form_is_checked_for_references_too() {
         error.to_string(),
         "line 1, column 33: pools[0].catalog: unknown catalogue \"nope\" (name one that catalogs lists)"
     );
+}
+
+/// A native file with one of everything that can be wrong.
+const NATIVE: &str = r#"{
+ "catalogs":[{"name":"c",
+  "types":[{"name":"t","capacity":{"cpu":4000},"overhead":{"cpu":100},
+   "offerings":[{"zone":"a","capacityType":"spot","price":0.1}]}],
+  "ranges":[{"name":"r","min":{"cpu":1000},"max":{"cpu":8000},"step":{"cpu":500},"prices":{"core":0.01},
+   "hosts":[{"name":"h","zone":"a","free":{"cpu":16000}}]}]}],
+ "pools":[{"name":"p","catalog":"c","limits":{"resources":{"cpu":100000},"cost":5.0}}],
+ "daemonSets":[{"name":"d","spec":{"requests":{"cpu":50}}}],
+ "pods":[{"name":"w","spec":{"requests":{"cpu":500},
+   "requiredAffinity":[[{"key":"gen","operator":"Gt","values":["4"]}]],
+   "preferredAffinity":[{"weight":7,"term":[{"key":"gen","operator":"Lt","values":["8"]}]}],
+   "spread":[{"topologyKey":"z","maxSkew":1,"selector":{"matchExpressions":[{"key":"app","operator":"Exists"}]}}],
+   "antiAffinity":[{"topologyKey":"z","selector":{"matchExpressions":[{"key":"app","operator":"In","values":["w"]}]}}],
+   "preferredPodAffinity":[{"weight":9,"term":{"topologyKey":"z","selector":{"matchExpressions":[{"key":"tier","operator":"NotIn","values":["x"]}]}}}],
+   "volumes":[{"claim":"v","topology":[[{"key":"rack","operator":"Gte","values":["2"]}]]}]}}],
+ "nodes":[{"name":"n","capacity":{"cpu":2000},"allocatable":{"cpu":1900},"price":0.2}],
+ "podDisruptionBudgets":[{"name":"b","selector":{"matchExpressions":[{"key":"app","operator":"DoesNotExist"}]}}],
+ "settings":{"nodeSurcharge":0.01,"spotShare":50}}"#;
+
+#[test]
+fn native_amounts_prices_and_conditions_are_judged_with_field_value_and_remedy() {
+    const AMOUNTS: &str = "(write whole numbers from 0 to 2^50: cpu in thousandths of a core, everything else in units \
+                           or bytes)";
+    const PRICES: &str = "(write dollars per hour, from zero to a million; mark what cannot be bought as unavailable)";
+    const SELECTORS: &str = "(write In, NotIn, Exists or DoesNotExist)";
+    const INTEGERS: &str = "(write one whole number, as a string: [\"4\"])";
+    Problem::from_json(NATIVE).unwrap();
+    for (good, bad, field, fault, remedy) in [
+        (
+            r#""cpu":4000"#,
+            r#""cpu":-1"#,
+            "catalogs[0].types[0].capacity",
+            "cpu is -1",
+            AMOUNTS,
+        ),
+        (
+            r#""cpu":100}"#,
+            r#""cpu":-2}"#,
+            "catalogs[0].types[0].overhead",
+            "cpu is -2",
+            AMOUNTS,
+        ),
+        (
+            r#""price":0.1"#,
+            r#""price":-0.1"#,
+            "catalogs[0].types[0].offerings[0].price",
+            "-0.1 is not a price",
+            PRICES,
+        ),
+        (
+            r#""price":0.1"#,
+            r#""price":2e6"#,
+            "catalogs[0].types[0].offerings[0].price",
+            "2000000 is not a price",
+            PRICES,
+        ),
+        (
+            r#""cpu":1000"#,
+            r#""cpu":9000"#,
+            "catalogs[0].ranges[0].max",
+            "cpu is 8000, and at least 9000 by min",
+            "(write as much as min has, or more)",
+        ),
+        (
+            r#""step":{"cpu":500}"#,
+            r#""step":{"cpu":0}"#,
+            "catalogs[0].ranges[0].step",
+            "cpu is 0",
+            "(write by how much sizes grow, or leave it out: it is then always as in max)",
+        ),
+        (
+            r#""core":0.01"#,
+            r#""core":-1"#,
+            "catalogs[0].ranges[0].prices.core",
+            "-1 is not a price",
+            PRICES,
+        ),
+        (
+            r#""cpu":16000"#,
+            r#""cpu":-3"#,
+            "catalogs[0].ranges[0].hosts[0].free",
+            "cpu is -3",
+            AMOUNTS,
+        ),
+        (
+            r#""cpu":100000"#,
+            r#""cpu":-4"#,
+            "pools[0].limits.resources",
+            "cpu is -4",
+            AMOUNTS,
+        ),
+        (
+            r#""cost":5.0"#,
+            r#""cost":-5"#,
+            "pools[0].limits.cost",
+            "-5 is not a price",
+            PRICES,
+        ),
+        (
+            r#""cpu":50}"#,
+            r#""cpu":-5}"#,
+            "daemonSets[0].spec.requests",
+            "cpu is -5",
+            AMOUNTS,
+        ),
+        (
+            r#"{"requests":{"cpu":500}"#,
+            r#"{"requests":{"cpu":-6}"#,
+            "pods[0].spec.requests",
+            "cpu is -6",
+            AMOUNTS,
+        ),
+        (
+            r#"{"requests":{"cpu":500}"#,
+            r#"{"requests":{"cpu":9000000000000000000}"#,
+            "pods[0].spec.requests",
+            "cpu is 9000000000000000000",
+            AMOUNTS,
+        ),
+        (
+            r#"["4"]"#,
+            r#"["four"]"#,
+            "pods[0].spec.requiredAffinity[0][0].values",
+            r#"gen Gt needs one integer in values, got ["four"]"#,
+            INTEGERS,
+        ),
+        (
+            r#""weight":7"#,
+            r#""weight":0"#,
+            "pods[0].spec.preferredAffinity[0].weight",
+            "0 is not a weight",
+            "(write a whole number from 1 to 100)",
+        ),
+        (
+            r#"["8"]"#,
+            r#"["x"]"#,
+            "pods[0].spec.preferredAffinity[0].term[0].values",
+            r#"gen Lt needs one integer in values, got ["x"]"#,
+            INTEGERS,
+        ),
+        (
+            r#""maxSkew":1"#,
+            r#""maxSkew":0"#,
+            "pods[0].spec.spread[0].maxSkew",
+            "0 is not a skew",
+            "(write one or more: the fullest domain may be so many pods ahead)",
+        ),
+        (
+            r#""operator":"Exists"}"#,
+            r#""operator":"Gt"}"#,
+            "pods[0].spec.spread[0].selector.matchExpressions[0].operator",
+            "label selectors do not know Gt",
+            SELECTORS,
+        ),
+        (
+            r#""operator":"In","values":["w"]"#,
+            r#""operator":"Lt","values":["1"]"#,
+            "pods[0].spec.antiAffinity[0].selector.matchExpressions[0].operator",
+            "label selectors do not know Lt",
+            SELECTORS,
+        ),
+        (
+            r#""weight":9"#,
+            r#""weight":101"#,
+            "pods[0].spec.preferredPodAffinity[0].weight",
+            "101 is not a weight",
+            "(write a whole number from 1 to 100)",
+        ),
+        (
+            r#""operator":"NotIn""#,
+            r#""operator":"Gte""#,
+            "pods[0].spec.preferredPodAffinity[0].term.selector.matchExpressions[0].operator",
+            "label selectors do not know Gte",
+            SELECTORS,
+        ),
+        (
+            r#"["2"]"#,
+            "[]",
+            "pods[0].spec.volumes[0].topology[0][0].values",
+            "rack Gte needs one integer in values, got []",
+            INTEGERS,
+        ),
+        (
+            r#""cpu":1900"#,
+            r#""cpu":-7"#,
+            "nodes[0].allocatable",
+            "cpu is -7",
+            AMOUNTS,
+        ),
+        (
+            r#""price":0.2"#,
+            r#""price":-0.2"#,
+            "nodes[0].price",
+            "-0.2 is not a price",
+            PRICES,
+        ),
+        (
+            r#""operator":"DoesNotExist""#,
+            r#""operator":"Lte""#,
+            "podDisruptionBudgets[0].selector.matchExpressions[0].operator",
+            "label selectors do not know Lte",
+            SELECTORS,
+        ),
+        (
+            r#""nodeSurcharge":0.01"#,
+            r#""nodeSurcharge":-0.01"#,
+            "settings.nodeSurcharge",
+            "-0.01 is not a price",
+            PRICES,
+        ),
+        (
+            r#""spotShare":50"#,
+            r#""spotShare":101"#,
+            "settings.spotShare",
+            "101 is not a share",
+            "(write percent of the new machines: 0 to 100)",
+        ),
+    ] {
+        let text = NATIVE.replacen(good, bad, 1);
+        assert_ne!(text, NATIVE, "{good} is not in the file");
+        let found = Problem::from_json(&text).expect_err(bad);
+        let line = text[..text.find(bad).unwrap()].matches('\n').count() + 1;
+        assert_eq!(found.line, line, "{found}");
+        let said = format!(
+            "line {line}, column {}: {field}: {fault} {remedy}",
+            found.column
+        );
+        assert_eq!(found.to_string(), said);
+    }
+}
+
+#[test]
+fn a_catalogue_by_itself_is_judged_too() {
+    let text = r#"{"types":[{"name":"t","capacity":{"cpu":-1},"offerings":[]}]}"#;
+    let error = crate::problem::Catalog::from_json(text).unwrap_err();
+    assert_eq!(error.field, "types[0].capacity");
 }
 
 #[test]

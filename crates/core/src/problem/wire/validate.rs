@@ -1,10 +1,7 @@
 //! What a well-formed file may still get wrong.
 
-use std::collections::BTreeSet;
-
 use super::error::Fault;
 use crate::name::Name;
-use crate::problem::{Catalog, Pod, Problem};
 use crate::requirement::{Expression, Requirement};
 
 pub(super) fn twice(what: &str, name: &Name) -> Fault {
@@ -14,42 +11,18 @@ pub(super) fn twice(what: &str, name: &Name) -> Fault {
     )
 }
 
-/// Dollars an hour that no price exceeds.
-const HIGHEST_PRICE: f64 = 1e9;
+/// Dollars an hour. What costs more is a way of saying that it cannot be had, and sums of it could not be counted.
+const DEAREST: f64 = 1e6;
 
 pub(super) fn price(dollars: f64) -> Result<(), Fault> {
-    if (0.0..=HIGHEST_PRICE).contains(&dollars) {
+    if (0.0..=DEAREST).contains(&dollars) {
         return Ok(());
     }
     let fault = format!("{dollars} is not a price");
     Err(Fault::new(
         fault,
-        "write dollars per hour, from zero to a billion; mark what cannot be bought as unavailable",
+        "write dollars per hour, from zero to a million; mark what cannot be bought as unavailable",
     ))
-}
-
-fn prices(catalog: &Catalog) -> Result<(), Fault> {
-    for (index, kind) in catalog.types.iter().enumerate() {
-        for (turn, offering) in kind.offerings.iter().enumerate() {
-            price(offering.price.dollars()).map_err(|fault| {
-                let fault = fault.within("price").element(turn).within("offerings");
-                fault.element(index).within("types")
-            })?;
-        }
-    }
-    for (index, range) in catalog.ranges.iter().enumerate() {
-        for (field, one) in [
-            ("machine", range.prices.machine),
-            ("core", range.prices.core),
-            ("memoryGib", range.prices.memory_gib),
-        ] {
-            price(one.dollars()).map_err(|fault| {
-                let fault = fault.within(field).within("prices");
-                fault.element(index).within("ranges")
-            })?;
-        }
-    }
-    Ok(())
 }
 
 pub(super) fn requirements(given: &[Expression]) -> Result<(), Fault> {
@@ -66,91 +39,22 @@ pub(super) fn requirements(given: &[Expression]) -> Result<(), Fault> {
     Ok(())
 }
 
-pub(super) fn skews(given: impl Iterator<Item = i32>) -> Result<(), Fault> {
-    for (index, skew) in given.enumerate() {
-        if skew < 1 {
-            return Err(Fault::new(
-                format!("{skew} is not a skew"),
-                "write one or more: the fullest domain may be so many pods ahead",
-            )
-            .within("maxSkew")
-            .element(index));
-        }
+pub(super) fn skew(given: i32) -> Result<(), Fault> {
+    if given >= 1 {
+        return Ok(());
     }
-    Ok(())
+    let remedy = "write one or more: the fullest domain may be so many pods ahead";
+    Err(Fault::new(format!("{given} is not a skew"), remedy).within("maxSkew"))
 }
 
-/// The native form: names are unique and references resolve.
-pub(super) fn problem(problem: &Problem) -> Result<(), Fault> {
-    let catalogs = unique(
-        "catalogs",
-        "catalogue",
-        problem.catalogs.iter().map(|one| &one.name),
-    )?;
-    for (index, catalog) in problem.catalogs.iter().enumerate() {
-        unique(
-            "types",
-            "instance type",
-            catalog.types.iter().map(|one| &one.name),
-        )
-        .and_then(|_| prices(catalog))
-        .map_err(|fault| fault.element(index).within("catalogs"))?;
-    }
-    unique("pools", "pool", problem.pools.iter().map(|one| &one.name))?;
-    for (index, pool) in problem.pools.iter().enumerate() {
-        let within = |fault: Fault| fault.element(index).within("pools");
-        if !catalogs.contains(&pool.catalog) {
-            let fault = format!("unknown catalogue {:?}", pool.catalog);
-            let remedy = "name one that catalogs lists";
-            return Err(within(Fault::new(fault, remedy).within("catalog")));
-        }
-        requirements(&pool.requirements).map_err(|fault| within(fault.within("requirements")))?;
-    }
-    unique("nodes", "node", problem.nodes.iter().map(|one| &one.name))?;
-    let mut names = BTreeSet::new();
-    pods(&problem.pods, &mut names)?;
-    for (index, node) in problem.nodes.iter().enumerate() {
-        pods(&node.pods, &mut names).map_err(|fault| fault.element(index).within("nodes"))?;
-    }
-    Ok(())
-}
-
-fn unique<'a>(
+/// The same of every element of a list.
+pub(super) fn each<T>(
     field: &'static str,
-    what: &str,
-    names: impl Iterator<Item = &'a Name>,
-) -> Result<BTreeSet<&'a Name>, Fault> {
-    let mut seen = BTreeSet::new();
-    for (index, name) in names.enumerate() {
-        if !seen.insert(name) {
-            return Err(twice(what, name)
-                .within("name")
-                .element(index)
-                .within(field));
-        }
-    }
-    Ok(seen)
-}
-
-fn pods<'a>(pods: &'a [Pod], seen: &mut BTreeSet<(&'a Name, &'a Name)>) -> Result<(), Fault> {
-    for (index, pod) in pods.iter().enumerate() {
-        let within = |fault: Fault| fault.element(index).within("pods");
-        // Daemons are named after their set, once on every node.
-        if !pod.daemon && !seen.insert((&pod.spec.namespace, &pod.name)) {
-            return Err(within(twice("pod", &pod.name).within("name")));
-        }
-        for (term, expressions) in pod.spec.required_affinity.iter().enumerate() {
-            requirements(expressions).map_err(|fault| {
-                within(
-                    fault
-                        .element(term)
-                        .within("requiredAffinity")
-                        .within("spec"),
-                )
-            })?;
-        }
-        skews(pod.spec.spread.iter().map(|spread| spread.max_skew))
-            .map_err(|fault| within(fault.within("spread").within("spec")))?;
+    given: &[T],
+    test: impl Fn(&T) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    for (index, one) in given.iter().enumerate() {
+        test(one).map_err(|fault| fault.element(index).within(field))?;
     }
     Ok(())
 }

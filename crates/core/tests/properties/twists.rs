@@ -1,0 +1,376 @@
+//! What makes a cluster unusual: each twist adds one kind of rule or fact, and a cluster has some of them at once.
+
+use std::sync::Arc;
+
+use joiner_core::labels;
+use joiner_core::money::Money;
+use joiner_core::name::{Labels, Name};
+use joiner_core::problem::{
+    AffinityTerm, CapacityType, DaemonSet, HostPort, MinValuesPolicy, NodePhase, Offering, Pod,
+    PodSpec, Policy, PreferencePolicy, Problem, Protocol, Spread, Volume, Weighted,
+    WhenUnsatisfiable,
+};
+use joiner_core::requirement::{Expression, Operator};
+use joiner_core::resources::NVIDIA_GPU;
+use joiner_core::selector::LabelSelector;
+use joiner_core::taints::{Effect, Taint, Toleration};
+
+use crate::clusters::{APPS, Dice, GIB, ZONES, cluster, size, spread, term};
+
+const GENERATION: &str = "example.com/generation";
+const RACK: &str = "example.com/rack";
+const DRIVER: &str = "disk.example.com";
+
+/// Adds one kind of thing.
+type Twist = fn(&mut Dice, &mut Problem);
+
+/// Every twist by name.
+pub(crate) const TWISTS: [(&str, Twist); 16] = [
+    ("regions", regions),
+    ("gpus", gpus),
+    ("volumes", volumes),
+    ("reservations", reservations),
+    ("node taints", node_taints),
+    ("starting nodes", starting_nodes),
+    ("bound pods", bound_pods),
+    ("racks", racks),
+    ("generations", generations),
+    ("wishes about pods", wishes_about_pods),
+    ("versions", versions),
+    ("namespaces", namespaces),
+    ("daemon ports", daemon_ports),
+    ("spot share", spot_share),
+    ("few machines", few_machines),
+    ("other policies", other_policies),
+];
+
+/// A cluster with some of the twists.
+pub(crate) fn twisted(seed: u64, with_nodes: bool) -> Problem {
+    let dice = &mut Dice(seed ^ 0x7715);
+    let mut problem = cluster(seed, with_nodes);
+    for (_, twist) in TWISTS {
+        if dice.one_in(4) {
+            twist(dice, &mut problem);
+        }
+    }
+    problem
+}
+
+/// Changes some of the pods that wait.
+fn some(dice: &mut Dice, problem: &mut Problem, change: impl Fn(&mut Dice, &mut PodSpec)) {
+    for pod in &mut problem.pods {
+        if dice.one_in(3) {
+            change(dice, Arc::make_mut(&mut pod.spec));
+        }
+    }
+}
+
+fn offerings(problem: &mut Problem) -> impl Iterator<Item = &mut Offering> {
+    let types = problem.catalogs.iter_mut().flat_map(|one| &mut one.types);
+    types.flat_map(|one| &mut one.offerings)
+}
+
+/// The third zone is in a region of its own.
+fn region(zone: &str) -> Name {
+    if zone == ZONES[2] { "west" } else { "east" }.into()
+}
+
+fn regions(dice: &mut Dice, problem: &mut Problem) {
+    for offering in offerings(problem) {
+        offering.region = region(&offering.zone);
+    }
+    for node in &mut problem.nodes {
+        let region = region(&node.labels[labels::ZONE]);
+        node.labels.insert(labels::REGION.into(), region);
+    }
+    some(dice, problem, |dice, spec| {
+        let app = spec.labels["app"].clone();
+        match dice.below(3) {
+            0 => spec.spread.push(Spread {
+                topology_key: labels::REGION.into(),
+                ..spread(dice, &app)
+            }),
+            1 => spec.anti_affinity.push(AffinityTerm {
+                topology_key: labels::REGION.into(),
+                ..term(dice, &app)
+            }),
+            _ => {
+                let region = dice.pick(&["east", "west"]);
+                spec.node_selector
+                    .insert(labels::REGION.into(), region.into());
+            }
+        }
+    });
+}
+
+fn gpus(dice: &mut Dice, problem: &mut Problem) {
+    for kind in &mut problem.catalogs[0].types {
+        if dice.one_in(2) {
+            kind.capacity = kind.capacity.clone().with(NVIDIA_GPU, dice.amount(1, 4));
+        }
+    }
+    some(dice, problem, |dice, spec| {
+        spec.requests = spec.requests.clone().with(NVIDIA_GPU, dice.amount(1, 2));
+    });
+}
+
+fn volumes(dice: &mut Dice, problem: &mut Problem) {
+    for node in &mut problem.nodes {
+        let most = u32::try_from(dice.below(3)).unwrap();
+        node.volume_limits.insert(DRIVER.into(), most);
+    }
+    some(dice, problem, |dice, spec| {
+        for number in 0..dice.amount(1, 2) {
+            let zones = [dice.pick(&ZONES), dice.pick(&ZONES)];
+            let topology = zones[..usize::try_from(dice.below(3)).unwrap()]
+                .iter()
+                .map(|zone| vec![Expression::new(labels::ZONE, Operator::In, &[*zone])]);
+            spec.volumes.push(Volume {
+                claim: format!("default/{}-{number}", dice.pick(&APPS)).into(),
+                driver: DRIVER.into(),
+                topology: topology.collect(),
+            });
+        }
+    });
+}
+
+fn reservations(dice: &mut Dice, problem: &mut Problem) {
+    let left = u32::try_from(dice.amount(1, 2)).unwrap();
+    for kind in &mut problem.catalogs[0].types {
+        if dice.one_in(2) {
+            kind.offerings.push(Offering {
+                zone: dice.pick(&ZONES).into(),
+                region: "".into(),
+                capacity_type: CapacityType::Reserved,
+                price: Money::from_nanos(1000),
+                available: true,
+                left: Some(left),
+                reservation: Some("paid".into()),
+            });
+        }
+    }
+    let with_region = problem.catalogs[0]
+        .types
+        .iter()
+        .any(|kind| kind.offerings.iter().any(|one| !one.region.is_empty()));
+    if with_region {
+        for offering in offerings(problem) {
+            offering.region = region(&offering.zone);
+        }
+    }
+}
+
+fn taint(dice: &mut Dice) -> Taint {
+    Taint {
+        key: dice.pick(&["dedicated", "upgrade"]).into(),
+        value: dice.pick(&["", "yes"]).into(),
+        effect: match dice.below(3) {
+            0 => Effect::NoSchedule,
+            1 => Effect::NoExecute,
+            _ => Effect::PreferNoSchedule,
+        },
+    }
+}
+
+fn node_taints(dice: &mut Dice, problem: &mut Problem) {
+    for node in &mut problem.nodes {
+        if dice.one_in(2) {
+            node.taints.push(taint(dice));
+        }
+    }
+    some(dice, problem, |_, spec| {
+        spec.tolerations.push(Toleration {
+            key: "upgrade".into(),
+            ..Toleration::everything()
+        });
+    });
+}
+
+fn starting_nodes(dice: &mut Dice, problem: &mut Problem) {
+    let startup = Taint::no_schedule("example.com/starting");
+    for pool in &mut problem.pools {
+        if dice.one_in(2) {
+            pool.startup_taints.push(startup.clone());
+        }
+    }
+    for node in &mut problem.nodes {
+        node.phase = match dice.below(3) {
+            0 => NodePhase::Starting,
+            1 => NodePhase::InFlight,
+            _ => NodePhase::Ready,
+        };
+        if node.phase != NodePhase::Ready {
+            node.startup_taints.push(startup.clone());
+        }
+        // Not always gone yet.
+        if dice.one_in(2) {
+            node.taints.push(startup.clone());
+        }
+    }
+}
+
+/// Pods that run already, with the rules of the pods that wait.
+fn bound_pods(dice: &mut Dice, problem: &mut Problem) {
+    let specs: Vec<Arc<PodSpec>> = problem.pods.iter().map(|pod| pod.spec.clone()).collect();
+    for (index, node) in problem.nodes.iter_mut().enumerate() {
+        for number in 0..dice.below(3) {
+            let at = usize::try_from(dice.below(specs.len() as u64)).unwrap();
+            let mut spec = PodSpec::clone(&specs[at]);
+            spec.requests = size(dice.amount(1, 10) * 100, GIB / 2, 1);
+            // Ports and volumes of running pods do not clash.
+            spec.host_ports.clear();
+            spec.volumes.clear();
+            node.pods
+                .push(Pod::new(&format!("bound-{index}-{number}"), spec));
+        }
+    }
+}
+
+/// A label of nodes that pools give: spreads and affinity go by it.
+fn racks(dice: &mut Dice, problem: &mut Problem) {
+    for pool in &mut problem.pools {
+        pool.labels
+            .insert(RACK.into(), dice.pick(&["r1", "r2"]).into());
+    }
+    for node in &mut problem.nodes {
+        if dice.one_in(2) {
+            node.labels
+                .insert(RACK.into(), dice.pick(&["r1", "r3"]).into());
+        }
+    }
+    some(dice, problem, |dice, spec| {
+        let app = spec.labels["app"].clone();
+        match dice.below(3) {
+            0 => spec.spread.push(Spread {
+                topology_key: RACK.into(),
+                ..spread(dice, &app)
+            }),
+            1 => spec.affinity.push(AffinityTerm {
+                topology_key: RACK.into(),
+                ..term(dice, &app)
+            }),
+            _ => {
+                let asked = Expression::new(RACK, Operator::NotIn, &["r2"]);
+                spec.required_affinity = vec![vec![asked]];
+            }
+        }
+    });
+}
+
+/// A number that types have: pods compare with it.
+fn generations(dice: &mut Dice, problem: &mut Problem) {
+    for kind in &mut problem.catalogs[0].types {
+        let generation = dice.amount(1, 9).to_string();
+        kind.labels.insert(GENERATION.into(), generation.into());
+    }
+    let condition = |dice: &mut Dice| {
+        let value = dice.amount(2, 8).to_string();
+        match dice.below(6) {
+            0 => Expression::new(GENERATION, Operator::Gt, &[&value]),
+            1 => Expression::new(GENERATION, Operator::Lt, &[&value]),
+            2 => Expression::new(GENERATION, Operator::Gte, &[&value]),
+            3 => Expression::new(GENERATION, Operator::Lte, &[&value]),
+            4 => Expression::new(GENERATION, Operator::NotIn, &[&value]),
+            _ => Expression::new(GENERATION, Operator::Exists, &[]),
+        }
+    };
+    for pool in &mut problem.pools {
+        if dice.one_in(3) {
+            pool.requirements.push(condition(dice));
+        }
+    }
+    some(dice, problem, |dice, spec| {
+        spec.required_affinity = vec![vec![condition(dice)]];
+    });
+}
+
+fn wishes_about_pods(dice: &mut Dice, problem: &mut Problem) {
+    some(dice, problem, |dice, spec| {
+        let other = dice.pick(&APPS);
+        let wish = Weighted {
+            weight: i32::try_from(dice.amount(1, 100)).unwrap(),
+            term: term(dice, other),
+        };
+        if dice.one_in(2) {
+            spec.preferred_pod_affinity.push(wish);
+        } else {
+            spec.preferred_pod_anti_affinity.push(wish);
+        }
+    });
+}
+
+/// Pods of several versions, of which spreads count their own.
+fn versions(dice: &mut Dice, problem: &mut Problem) {
+    some(dice, problem, |dice, spec| {
+        let version = dice.pick(&["v1", "v2"]);
+        spec.labels.insert("version".into(), version.into());
+        for spread in &mut spec.spread {
+            spread.match_label_keys = vec!["version".into()];
+        }
+    });
+}
+
+fn namespaces(dice: &mut Dice, problem: &mut Problem) {
+    for (name, tier) in [("default", "front"), ("other", "back")] {
+        let labels = Labels::from([("tier".into(), tier.into())]);
+        problem.namespaces.insert(name.into(), labels);
+    }
+    some(dice, problem, |dice, spec| {
+        spec.namespace = "other".into();
+        let way = dice.below(3);
+        let terms = spec.affinity.iter_mut().chain(&mut spec.anti_affinity);
+        for term in terms {
+            match way {
+                0 => term.namespaces = vec!["default".into()],
+                1 => term.namespace_selector = Some(LabelSelector::label("tier", "front")),
+                _ => {}
+            }
+        }
+    });
+}
+
+fn daemon_ports(dice: &mut Dice, problem: &mut Problem) {
+    let port = |port| HostPort {
+        port,
+        protocol: Protocol::Tcp,
+        ip: "".into(),
+    };
+    problem.daemon_sets.push(DaemonSet {
+        name: "exporter".into(),
+        spec: Arc::new(PodSpec {
+            requests: size(50, GIB / 8, 1),
+            host_ports: vec![port(9100)],
+            node_selector: Labels::from([(labels::ARCH.into(), "amd64".into())]),
+            tolerations: vec![Toleration::everything()],
+            ..PodSpec::default()
+        }),
+    });
+    some(dice, problem, |dice, spec| {
+        spec.host_ports
+            .push(port([9100, 9101][usize::try_from(dice.below(2)).unwrap()]));
+    });
+}
+
+fn spot_share(dice: &mut Dice, problem: &mut Problem) {
+    problem.settings.spot_share = Some(u32::try_from(dice.amount(1, 10) * 10).unwrap());
+}
+
+fn few_machines(dice: &mut Dice, problem: &mut Problem) {
+    problem.settings.max_new_nodes = Some(u32::try_from(dice.below(5)).unwrap());
+}
+
+fn other_policies(dice: &mut Dice, problem: &mut Problem) {
+    let settings = &mut problem.settings;
+    match dice.below(4) {
+        0 => settings.preferences = PreferencePolicy::Ignore,
+        1 => settings.min_values = MinValuesPolicy::BestEffort,
+        2 => settings.preference_cap = Some(u32::try_from(dice.below(30)).unwrap()),
+        _ => settings.node_surcharge = Money::from_nanos(10_000_000),
+    }
+    some(dice, problem, |_, spec| {
+        for spread in &mut spec.spread {
+            spread.node_affinity_policy = Policy::Ignore;
+            spread.when_unsatisfiable = WhenUnsatisfiable::DoNotSchedule;
+        }
+    });
+}
