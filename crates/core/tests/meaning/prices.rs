@@ -9,7 +9,7 @@ use crate::world::{catalog, judged, kind, pod, problem};
 #[test]
 fn a_machine_beyond_all_prices_is_the_last_resort() {
     let mut dear = kind("dear", &json!({}), &["a"]);
-    dear["offerings"][0]["price"] = json!(1e9);
+    dear["offerings"][0]["price"] = json!(1e6);
     let mut pods = pod("one", &json!({}));
     pods["count"] = json!(9);
     let types = [dear.clone(), kind("t", &json!({}), &["a"])];
