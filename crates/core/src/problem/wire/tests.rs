@@ -203,205 +203,210 @@ const NATIVE: &str = r#"{
  "podDisruptionBudgets":[{"name":"b","selector":{"matchExpressions":[{"key":"app","operator":"DoesNotExist"}]}}],
  "settings":{"nodeSurcharge":0.01,"spotShare":50}}"#;
 
+const AMOUNTS: &str = "(write whole numbers from 0 to 2^50: cpu in thousandths of a core, everything else in units \
+                       or bytes)";
+const PRICES: &str =
+    "(write dollars per hour, from zero to a million; mark what cannot be bought as unavailable)";
+const SELECTORS: &str = "(write In, NotIn, Exists or DoesNotExist)";
+const INTEGERS: &str = "(write one whole number, as a string: [\"4\"])";
+
+/// What is replaced, by what, the field that is named then, what is wrong with it, and the way out.
+const WRONG: &[(&str, &str, &str, &str, &str)] = &[
+    (
+        r#""cpu":4000"#,
+        r#""cpu":-1"#,
+        "catalogs[0].types[0].capacity",
+        "cpu is -1",
+        AMOUNTS,
+    ),
+    (
+        r#""cpu":100}"#,
+        r#""cpu":-2}"#,
+        "catalogs[0].types[0].overhead",
+        "cpu is -2",
+        AMOUNTS,
+    ),
+    (
+        r#""price":0.1"#,
+        r#""price":-0.1"#,
+        "catalogs[0].types[0].offerings[0].price",
+        "-0.1 is not a price",
+        PRICES,
+    ),
+    (
+        r#""price":0.1"#,
+        r#""price":2e6"#,
+        "catalogs[0].types[0].offerings[0].price",
+        "2000000 is not a price",
+        PRICES,
+    ),
+    (
+        r#""cpu":1000"#,
+        r#""cpu":9000"#,
+        "catalogs[0].ranges[0].max",
+        "cpu is 8000, and at least 9000 by min",
+        "(write as much as min has, or more)",
+    ),
+    (
+        r#""step":{"cpu":500}"#,
+        r#""step":{"cpu":0}"#,
+        "catalogs[0].ranges[0].step",
+        "cpu is 0",
+        "(write by how much sizes grow, or leave it out: it is then always as in max)",
+    ),
+    (
+        r#""core":0.01"#,
+        r#""core":-1"#,
+        "catalogs[0].ranges[0].prices.core",
+        "-1 is not a price",
+        PRICES,
+    ),
+    (
+        r#""cpu":16000"#,
+        r#""cpu":-3"#,
+        "catalogs[0].ranges[0].hosts[0].free",
+        "cpu is -3",
+        AMOUNTS,
+    ),
+    (
+        r#""cpu":100000"#,
+        r#""cpu":-4"#,
+        "pools[0].limits.resources",
+        "cpu is -4",
+        AMOUNTS,
+    ),
+    (
+        r#""cost":5.0"#,
+        r#""cost":-5"#,
+        "pools[0].limits.cost",
+        "-5 is not a price",
+        PRICES,
+    ),
+    (
+        r#""cpu":50}"#,
+        r#""cpu":-5}"#,
+        "daemonSets[0].spec.requests",
+        "cpu is -5",
+        AMOUNTS,
+    ),
+    (
+        r#"{"requests":{"cpu":500}"#,
+        r#"{"requests":{"cpu":-6}"#,
+        "pods[0].spec.requests",
+        "cpu is -6",
+        AMOUNTS,
+    ),
+    (
+        r#"{"requests":{"cpu":500}"#,
+        r#"{"requests":{"cpu":9000000000000000000}"#,
+        "pods[0].spec.requests",
+        "cpu is 9000000000000000000",
+        AMOUNTS,
+    ),
+    (
+        r#"["4"]"#,
+        r#"["four"]"#,
+        "pods[0].spec.requiredAffinity[0][0].values",
+        r#"gen Gt needs one integer in values, got ["four"]"#,
+        INTEGERS,
+    ),
+    (
+        r#""weight":7"#,
+        r#""weight":0"#,
+        "pods[0].spec.preferredAffinity[0].weight",
+        "0 is not a weight",
+        "(write a whole number from 1 to 100)",
+    ),
+    (
+        r#"["8"]"#,
+        r#"["x"]"#,
+        "pods[0].spec.preferredAffinity[0].term[0].values",
+        r#"gen Lt needs one integer in values, got ["x"]"#,
+        INTEGERS,
+    ),
+    (
+        r#""maxSkew":1"#,
+        r#""maxSkew":0"#,
+        "pods[0].spec.spread[0].maxSkew",
+        "0 is not a skew",
+        "(write one or more: the fullest domain may be so many pods ahead)",
+    ),
+    (
+        r#""operator":"Exists"}"#,
+        r#""operator":"Gt"}"#,
+        "pods[0].spec.spread[0].selector.matchExpressions[0].operator",
+        "label selectors do not know Gt",
+        SELECTORS,
+    ),
+    (
+        r#""operator":"In","values":["w"]"#,
+        r#""operator":"Lt","values":["1"]"#,
+        "pods[0].spec.antiAffinity[0].selector.matchExpressions[0].operator",
+        "label selectors do not know Lt",
+        SELECTORS,
+    ),
+    (
+        r#""weight":9"#,
+        r#""weight":101"#,
+        "pods[0].spec.preferredPodAffinity[0].weight",
+        "101 is not a weight",
+        "(write a whole number from 1 to 100)",
+    ),
+    (
+        r#""operator":"NotIn""#,
+        r#""operator":"Gte""#,
+        "pods[0].spec.preferredPodAffinity[0].term.selector.matchExpressions[0].operator",
+        "label selectors do not know Gte",
+        SELECTORS,
+    ),
+    (
+        r#"["2"]"#,
+        "[]",
+        "pods[0].spec.volumes[0].topology[0][0].values",
+        "rack Gte needs one integer in values, got []",
+        INTEGERS,
+    ),
+    (
+        r#""cpu":1900"#,
+        r#""cpu":-7"#,
+        "nodes[0].allocatable",
+        "cpu is -7",
+        AMOUNTS,
+    ),
+    (
+        r#""price":0.2"#,
+        r#""price":-0.2"#,
+        "nodes[0].price",
+        "-0.2 is not a price",
+        PRICES,
+    ),
+    (
+        r#""operator":"DoesNotExist""#,
+        r#""operator":"Lte""#,
+        "podDisruptionBudgets[0].selector.matchExpressions[0].operator",
+        "label selectors do not know Lte",
+        SELECTORS,
+    ),
+    (
+        r#""nodeSurcharge":0.01"#,
+        r#""nodeSurcharge":-0.01"#,
+        "settings.nodeSurcharge",
+        "-0.01 is not a price",
+        PRICES,
+    ),
+    (
+        r#""spotShare":50"#,
+        r#""spotShare":101"#,
+        "settings.spotShare",
+        "101 is not a share",
+        "(write percent of the new machines: 0 to 100)",
+    ),
+];
+
 #[test]
 fn native_amounts_prices_and_conditions_are_judged_with_field_value_and_remedy() {
-    const AMOUNTS: &str = "(write whole numbers from 0 to 2^50: cpu in thousandths of a core, everything else in units \
-                           or bytes)";
-    const PRICES: &str = "(write dollars per hour, from zero to a million; mark what cannot be bought as unavailable)";
-    const SELECTORS: &str = "(write In, NotIn, Exists or DoesNotExist)";
-    const INTEGERS: &str = "(write one whole number, as a string: [\"4\"])";
     Problem::from_json(NATIVE).unwrap();
-    for (good, bad, field, fault, remedy) in [
-        (
-            r#""cpu":4000"#,
-            r#""cpu":-1"#,
-            "catalogs[0].types[0].capacity",
-            "cpu is -1",
-            AMOUNTS,
-        ),
-        (
-            r#""cpu":100}"#,
-            r#""cpu":-2}"#,
-            "catalogs[0].types[0].overhead",
-            "cpu is -2",
-            AMOUNTS,
-        ),
-        (
-            r#""price":0.1"#,
-            r#""price":-0.1"#,
-            "catalogs[0].types[0].offerings[0].price",
-            "-0.1 is not a price",
-            PRICES,
-        ),
-        (
-            r#""price":0.1"#,
-            r#""price":2e6"#,
-            "catalogs[0].types[0].offerings[0].price",
-            "2000000 is not a price",
-            PRICES,
-        ),
-        (
-            r#""cpu":1000"#,
-            r#""cpu":9000"#,
-            "catalogs[0].ranges[0].max",
-            "cpu is 8000, and at least 9000 by min",
-            "(write as much as min has, or more)",
-        ),
-        (
-            r#""step":{"cpu":500}"#,
-            r#""step":{"cpu":0}"#,
-            "catalogs[0].ranges[0].step",
-            "cpu is 0",
-            "(write by how much sizes grow, or leave it out: it is then always as in max)",
-        ),
-        (
-            r#""core":0.01"#,
-            r#""core":-1"#,
-            "catalogs[0].ranges[0].prices.core",
-            "-1 is not a price",
-            PRICES,
-        ),
-        (
-            r#""cpu":16000"#,
-            r#""cpu":-3"#,
-            "catalogs[0].ranges[0].hosts[0].free",
-            "cpu is -3",
-            AMOUNTS,
-        ),
-        (
-            r#""cpu":100000"#,
-            r#""cpu":-4"#,
-            "pools[0].limits.resources",
-            "cpu is -4",
-            AMOUNTS,
-        ),
-        (
-            r#""cost":5.0"#,
-            r#""cost":-5"#,
-            "pools[0].limits.cost",
-            "-5 is not a price",
-            PRICES,
-        ),
-        (
-            r#""cpu":50}"#,
-            r#""cpu":-5}"#,
-            "daemonSets[0].spec.requests",
-            "cpu is -5",
-            AMOUNTS,
-        ),
-        (
-            r#"{"requests":{"cpu":500}"#,
-            r#"{"requests":{"cpu":-6}"#,
-            "pods[0].spec.requests",
-            "cpu is -6",
-            AMOUNTS,
-        ),
-        (
-            r#"{"requests":{"cpu":500}"#,
-            r#"{"requests":{"cpu":9000000000000000000}"#,
-            "pods[0].spec.requests",
-            "cpu is 9000000000000000000",
-            AMOUNTS,
-        ),
-        (
-            r#"["4"]"#,
-            r#"["four"]"#,
-            "pods[0].spec.requiredAffinity[0][0].values",
-            r#"gen Gt needs one integer in values, got ["four"]"#,
-            INTEGERS,
-        ),
-        (
-            r#""weight":7"#,
-            r#""weight":0"#,
-            "pods[0].spec.preferredAffinity[0].weight",
-            "0 is not a weight",
-            "(write a whole number from 1 to 100)",
-        ),
-        (
-            r#"["8"]"#,
-            r#"["x"]"#,
-            "pods[0].spec.preferredAffinity[0].term[0].values",
-            r#"gen Lt needs one integer in values, got ["x"]"#,
-            INTEGERS,
-        ),
-        (
-            r#""maxSkew":1"#,
-            r#""maxSkew":0"#,
-            "pods[0].spec.spread[0].maxSkew",
-            "0 is not a skew",
-            "(write one or more: the fullest domain may be so many pods ahead)",
-        ),
-        (
-            r#""operator":"Exists"}"#,
-            r#""operator":"Gt"}"#,
-            "pods[0].spec.spread[0].selector.matchExpressions[0].operator",
-            "label selectors do not know Gt",
-            SELECTORS,
-        ),
-        (
-            r#""operator":"In","values":["w"]"#,
-            r#""operator":"Lt","values":["1"]"#,
-            "pods[0].spec.antiAffinity[0].selector.matchExpressions[0].operator",
-            "label selectors do not know Lt",
-            SELECTORS,
-        ),
-        (
-            r#""weight":9"#,
-            r#""weight":101"#,
-            "pods[0].spec.preferredPodAffinity[0].weight",
-            "101 is not a weight",
-            "(write a whole number from 1 to 100)",
-        ),
-        (
-            r#""operator":"NotIn""#,
-            r#""operator":"Gte""#,
-            "pods[0].spec.preferredPodAffinity[0].term.selector.matchExpressions[0].operator",
-            "label selectors do not know Gte",
-            SELECTORS,
-        ),
-        (
-            r#"["2"]"#,
-            "[]",
-            "pods[0].spec.volumes[0].topology[0][0].values",
-            "rack Gte needs one integer in values, got []",
-            INTEGERS,
-        ),
-        (
-            r#""cpu":1900"#,
-            r#""cpu":-7"#,
-            "nodes[0].allocatable",
-            "cpu is -7",
-            AMOUNTS,
-        ),
-        (
-            r#""price":0.2"#,
-            r#""price":-0.2"#,
-            "nodes[0].price",
-            "-0.2 is not a price",
-            PRICES,
-        ),
-        (
-            r#""operator":"DoesNotExist""#,
-            r#""operator":"Lte""#,
-            "podDisruptionBudgets[0].selector.matchExpressions[0].operator",
-            "label selectors do not know Lte",
-            SELECTORS,
-        ),
-        (
-            r#""nodeSurcharge":0.01"#,
-            r#""nodeSurcharge":-0.01"#,
-            "settings.nodeSurcharge",
-            "-0.01 is not a price",
-            PRICES,
-        ),
-        (
-            r#""spotShare":50"#,
-            r#""spotShare":101"#,
-            "settings.spotShare",
-            "101 is not a share",
-            "(write percent of the new machines: 0 to 100)",
-        ),
-    ] {
+    for (good, bad, field, fault, remedy) in WRONG {
         let text = NATIVE.replacen(good, bad, 1);
         assert_ne!(text, NATIVE, "{good} is not in the file");
         let found = Problem::from_json(&text).expect_err(bad);
