@@ -142,9 +142,7 @@ fn aged(mut before: Problem, seed: u64) -> Problem {
 
 /// The same with everything that a cluster can have.
 fn unusual(seed: u64) -> Problem {
-    let mut problem = aged(twisted(seed, false), seed);
-    problem.settings.spot_share = None;
-    problem
+    aged(twisted(seed, false), seed)
 }
 
 /// The same, and nothing but money decides: no budgets, no drift, nobody waits, nobody is protected.
