@@ -382,7 +382,7 @@ fn manifests_are_planned_with_a_catalogue_from_the_command_line() {
     fs::write(&catalog, shop()["catalogs"][0].to_string()).unwrap();
     let manifests = folder.path().join("manifests");
     fs::create_dir(&manifests).unwrap();
-    let work = r#"
+    let work = r"
 apiVersion: karpenter.sh/v1
 kind: NodePool
 metadata: {name: default}
@@ -394,7 +394,7 @@ metadata: {name: web}
 spec:
   replicas: 3
   template: {spec: {containers: [{name: main, resources: {requests: {cpu: 900m, memory: 1Gi}}}]}}
-"#;
+";
     fs::write(manifests.join("work.yaml"), work).unwrap();
     let ended = joiner(&[
         "-f",

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use joiner_core::requirement::{Expression, Operator};
 use serde_json::{Value, json};
 
-use crate::world::{catalog, judged, kind, node, outcome, pod, problem, solved};
+use crate::world::{catalog, judged, kind, node, outcome, pod, problem};
 
 const HOST: &str = "kubernetes.io/hostname";
 const ZONE: &str = "topology.kubernetes.io/zone";

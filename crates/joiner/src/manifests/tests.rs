@@ -234,12 +234,12 @@ fn what_is_missing_or_wrong_is_named_with_the_way_out() {
     }
 }
 
-const BY_UID: &str = r#"
+const BY_UID: &str = r"
 kind: Pod
 metadata: {name: p}
 spec: {affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [
   {matchFields: [{key: metadata.uid, operator: In, values: [x]}]}]}}}}
-"#;
+";
 
 const GIVEN_AWAY: &str = r#"[{"name":"c","architecture":"amd64","resources":{"cpu":"4"},"offerings":[
  {"Price":-1,"Requirements":[{"key":"topology.kubernetes.io/zone","operator":"In","values":["zone-a"]}]}]}]"#;
@@ -256,14 +256,14 @@ status: {{capacity: {{cpu: "4", memory: 8Gi, pods: "110"}}, allocatable: {{cpu: 
         )
     };
     format!(
-        r#"
+        r"
 kind: Pod
 metadata: {{name: p}}
 spec:
   affinity: {{nodeAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: {{nodeSelectorTerms: [
     {{matchFields: [{{key: metadata.name, operator: {operator}, values: [{name}]}}]}}]}}}}}}
   containers: [{{name: main, resources: {{requests: {{cpu: 500m}}}}}}]{}{}
-"#,
+",
         node("n1"),
         node("n2")
     )
