@@ -290,3 +290,25 @@ fn a_bound_knows_how_many_pods_a_spread_sends_to_dear_domains() {
     assert!(loose.cost < strict.cost);
     assert!(loose.lower_bound > strict.cost.percent(50), "{loose:?}");
 }
+
+#[test]
+fn flocks_that_stay_together_share_machines_with_others() {
+    let mut pods = Vec::new();
+    for (app, (cpu, memory)) in sizes(5, 40).into_iter().enumerate() {
+        let labels = json!({"app": format!("app-{app}")});
+        pods.push(json!({
+            "name": format!("flock-{app}"), "count": 3, "cpuMilli": cpu, "memoryMiB": memory, "labels": labels,
+            "podAffinity": [{"topologyKey": "kubernetes.io/hostname", "matchLabels": labels}],
+        }));
+    }
+    let together = planned(&asked(&pods), 300, 0, 1);
+    for pod in &mut pods {
+        pod["podAffinity"] = json!([]);
+    }
+    let free = planned(&asked(&pods), 300, 0, 1);
+    let (together, free) = (together.cost.nanos(), free.cost.nanos());
+    assert!(
+        together * 100 <= free * 112,
+        "together {together}, each where it likes {free}"
+    );
+}

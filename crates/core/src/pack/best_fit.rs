@@ -5,6 +5,7 @@ use super::bins::{Context, Packing};
 use super::caps;
 use super::intern::FixedMap;
 use super::profile::NO_CAP;
+use super::vector::Vector;
 
 /// How many hosts the pods of one part need that keep apart.
 const PART: u64 = 100;
@@ -13,13 +14,13 @@ const LOOKED_AT: usize = 320;
 
 /// What it costs to put a pod somewhere; the derived order is the policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Bid {
+pub(crate) struct Bid {
     /// Billionths of a dollar added to the bill.
-    added: i64,
+    pub(crate) added: i64,
     /// Room that stays unused, in thousandths of the machine.
     slack: i64,
-    bin: usize,
-    column: u32,
+    pub(crate) bin: usize,
+    pub(crate) column: u32,
 }
 
 /// Packs what has no machine yet.
@@ -52,11 +53,11 @@ pub(crate) fn pack(context: &mut Context<'_, '_>, packing: &mut Packing) {
 fn place(context: &mut Context<'_, '_>, packing: &mut Packing, lot: u32, count: u64, first: usize) {
     let set = context.lots[lot as usize].set;
     for _ in 0..count {
-        let open = best_open(context, packing, lot, first);
-        let requests = context.requests(lot);
+        let requests = *context.requests(lot);
+        let open = best_open(context, packing, lot, &requests, first);
         let alone = context
             .sets
-            .cheapest(context.compiled, &packing.ledger, set, requests);
+            .cheapest(context.compiled, &packing.ledger, set, &requests);
         let alone_costs = alone.map(|column| context.compiled.columns[column as usize].cost);
         match (open, alone) {
             (Some(bid), _) if alone_costs.is_none_or(|cost| bid.added < cost) => {
@@ -109,16 +110,18 @@ fn order(context: &Context<'_, '_>, packing: &Packing) -> Vec<u32> {
     order
 }
 
-fn best_open(
+/// Where pods of a lot, and what comes with them, add least to the bill, among machines opened since the first.
+pub(crate) fn best_open(
     context: &mut Context<'_, '_>,
     packing: &Packing,
     lot: u32,
+    requests: &Vector,
     first: usize,
 ) -> Option<Bid> {
     let first = first.max(packing.bins.len().saturating_sub(LOOKED_AT));
     let mut best: Option<Bid> = None;
     for index in first..packing.bins.len() {
-        if let Some(bid) = bid(context, packing, lot, index)
+        if let Some(bid) = bid(context, packing, lot, requests, index)
             && best.is_none_or(|best| bid < best)
         {
             best = Some(bid);
@@ -127,7 +130,13 @@ fn best_open(
     best
 }
 
-fn bid(context: &mut Context<'_, '_>, packing: &Packing, lot: u32, index: usize) -> Option<Bid> {
+fn bid(
+    context: &mut Context<'_, '_>,
+    packing: &Packing,
+    lot: u32,
+    requests: &Vector,
+    index: usize,
+) -> Option<Bid> {
     let compiled = context.compiled;
     let bin = &packing.bins[index];
     let set = context
@@ -140,7 +149,7 @@ fn bid(context: &mut Context<'_, '_>, packing: &Packing, lot: u32, index: usize)
     if !wanted.is_empty() && caps::room(&bin.caps, wanted) == 0 {
         return None;
     }
-    let load = bin.load.plus(context.requests(lot));
+    let load = bin.load.plus(requests);
     let present = &compiled.columns[bin.column as usize];
     let column = if load.fits(&present.room) && context.sets.contains(set, bin.column) {
         bin.column

@@ -1,5 +1,6 @@
 //! Pods that must share a host with others: packed last, onto machines that carry those others, or together onto one.
 
+use super::best_fit;
 use super::bins::{Context, Packing};
 use super::caps;
 use super::vector::Vector;
@@ -55,7 +56,8 @@ fn join(context: &mut Context<'_, '_>, packing: &mut Packing, lot: u32) {
     }
 }
 
-/// A machine of their own for pods that count themselves, if nobody they must be near is anywhere yet.
+/// A place for pods that count themselves, if nobody they must be near is anywhere yet: a machine of their own, or one that
+/// is there, perhaps exchanged for a larger one, if that adds less to the bill.
 fn begin(context: &mut Context<'_, '_>, packing: &mut Packing, lot: u32, lots: &[u32]) {
     let near = context.level(lot).near.clone();
     let somewhere = |group: u32| {
@@ -83,10 +85,20 @@ fn begin(context: &mut Context<'_, '_>, packing: &mut Packing, lot: u32, lots: &
         }
     }
     let requests = *context.requests(lot);
-    let all = context
+    let alone = context
         .sets
         .cheapest(compiled, &packing.ledger, set, &total);
-    let column = all.or_else(|| {
+    let alone_costs = alone.map(|column| compiled.columns[column as usize].cost);
+    let shared = best_fit::best_open(context, packing, lot, &total, 0);
+    if let Some(bid) = shared.filter(|bid| alone_costs.is_none_or(|cost| bid.added < cost)) {
+        let present = packing.bins[bid.bin].column;
+        context.swap(packing, bid.bin, bid.column);
+        if settle(context, packing, lot, bid.bin) {
+            return;
+        }
+        context.swap(packing, bid.bin, present);
+    }
+    let column = alone.or_else(|| {
         // Of equals `max_by_key` takes the last, and the cheapest come first.
         let list = context.sets.list(set).iter().rev().copied();
         list.filter(|index| {
@@ -96,14 +108,20 @@ fn begin(context: &mut Context<'_, '_>, packing: &mut Packing, lot: u32, lots: &
         .max_by_key(|index| requests.copies_in(&compiled.columns[*index as usize].room))
     });
     let Some(column) = column else { return };
-    if let Some(bin) = context.open(packing, column, set) {
-        let take = context
-            .room(&packing.bins[bin], lot)
-            .min(packing.left[lot as usize]);
-        if take == 0 {
-            context.close(packing, bin);
-        } else {
-            context.put(packing, bin, lot, take);
-        }
+    if let Some(bin) = context.open(packing, column, set)
+        && !settle(context, packing, lot, bin)
+    {
+        context.close(packing, bin);
     }
+}
+
+/// Puts as many pods of a lot into a bin as it takes; false if that is none.
+fn settle(context: &mut Context<'_, '_>, packing: &mut Packing, lot: u32, bin: usize) -> bool {
+    let take = context
+        .room(&packing.bins[bin], lot)
+        .min(packing.left[lot as usize]);
+    if take > 0 {
+        context.put(packing, bin, lot, take);
+    }
+    take > 0
 }
