@@ -22,7 +22,7 @@ use super::sets::{NOTHING, Sets};
 pub(crate) enum Effort {
     /// From resources alone.
     Quick,
-    /// And from fillings of whole machines.
+    /// And from fillings of whole machines, and from what spreads send to every domain.
     Thorough,
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn lower_bound(
     let hosts: Vec<usize> = (0..compiled.hosts.len())
         .filter(|host| !scenario.removed.contains(*host) && !compiled.problem.nodes[*host].deleting)
         .collect();
-    let lots = if compiled.hosts.is_empty() {
+    let lots = if effort == Effort::Thorough && compiled.hosts.is_empty() {
         evenly::confined(compiled, &mut sets, &assignment.topology, lots)
     } else {
         lots
