@@ -4,11 +4,14 @@
     reason = "helpers of tests may give up, and stand beside what they help"
 )]
 
+mod common;
+
 use joiner_core::money::Money;
-use joiner_core::pack::{Options, solve};
-use joiner_core::plan::{Plan, Reason, check};
+use joiner_core::plan::{Plan, Reason};
 use joiner_core::problem::{CapacityType, Problem};
 use serde_json::{Value, json};
+
+use common::solved;
 
 /// Types of so many cores and prices, on demand and for half of it as spot, in zones a and b.
 fn problem(types: &[(u32, f64)], pods: &Value) -> Problem {
@@ -32,20 +35,6 @@ fn problem(types: &[(u32, f64)], pods: &Value) -> Problem {
         .collect();
     let file = json!({"instanceTypes": types, "nodePools": [{"name": "main"}], "pods": pods});
     Problem::from_json(&file.to_string()).unwrap()
-}
-
-#[track_caller]
-fn solved(problem: &Problem) -> Plan {
-    let mut last = Plan::default();
-    for steps in [0, 60] {
-        let options = Options {
-            steps,
-            ..Options::default()
-        };
-        last = solve(problem, &options);
-        assert_eq!(check(problem, &last), [], "{steps} steps");
-    }
-    last
 }
 
 fn most_of_one_spot_offering(plan: &Plan) -> usize {

@@ -4,11 +4,12 @@
     reason = "helpers of tests may give up, and stand beside what they help"
 )]
 
+mod common;
+
 use joiner_core::labels;
 use joiner_core::money::Money;
 use joiner_core::name::Labels;
-use joiner_core::pack::{Options, solve};
-use joiner_core::plan::{Launch, Plan, Reason, check};
+use joiner_core::plan::{Launch, Plan, Reason};
 use joiner_core::problem::{
     AffinityTerm, CapacityType, Catalog, DaemonSet, Host, InstanceType, Offering, Pod, PodSpec,
     Pool, Problem, Range, UnitPrices,
@@ -16,6 +17,8 @@ use joiner_core::problem::{
 use joiner_core::requirement::{Expression, Operator};
 use joiner_core::resources::{CPU, MEMORY, NVIDIA_GPU, PODS, Resources};
 use joiner_core::selector::LabelSelector;
+
+use common::solved;
 
 const GIB: i64 = 1 << 30;
 const HUGE_PAGES: &str = "hugepages-2Mi";
@@ -128,21 +131,6 @@ fn asking(mut pod: Pod, resource: &str, amount: i64) -> Pod {
     spec.requests.set(resource, amount);
     pod.spec = spec.into();
     pod
-}
-
-#[track_caller]
-fn solved(problem: &Problem) -> Plan {
-    let mut last = Plan::default();
-    for steps in [0, 60] {
-        let options = Options {
-            steps,
-            ..Options::default()
-        };
-        last = solve(problem, &options);
-        assert_eq!(check(problem, &last), [], "{steps} steps");
-        assert!(last.lower_bound <= last.cost, "{steps} steps");
-    }
-    last
 }
 
 #[track_caller]

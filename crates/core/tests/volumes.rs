@@ -4,14 +4,17 @@
     reason = "helpers of tests may give up, and stand beside what they help"
 )]
 
+mod common;
+
 use joiner_core::labels;
 use joiner_core::name::{Labels, Name};
-use joiner_core::pack::{Options, solve};
-use joiner_core::plan::{Plan, check};
+use joiner_core::plan::Plan;
 use joiner_core::problem::{Node, Pod, PodSpec, Problem, Volume};
 use joiner_core::requirement::{Expression, Operator};
 use joiner_core::resources::{CPU, MEMORY, PODS, Resources};
 use serde_json::json;
+
+use common::solved;
 
 const GIB: i64 = 1 << 30;
 const DISK: &str = "disk.csi.example.com";
@@ -83,20 +86,6 @@ fn node(name: &str, zone: &str, limits: &[(&str, u32)], pods: Vec<Pod>) -> Node 
             .collect(),
         ..Node::default()
     }
-}
-
-#[track_caller]
-fn solved(problem: &Problem) -> Plan {
-    let mut last = Plan::default();
-    for steps in [0, 40] {
-        let options = Options {
-            steps,
-            ..Options::default()
-        };
-        last = solve(problem, &options);
-        assert_eq!(check(problem, &last), [], "{steps} steps");
-    }
-    last
 }
 
 fn placed(plan: &Plan) -> usize {
