@@ -9,7 +9,6 @@
 //! Karpenter looks at prefixes of a list and buys at most one machine for them. Here any number of nodes may make way
 //! for any number of machines, and every node is weighed: its price against what its pods would cost elsewhere.
 
-mod apply;
 mod budgets;
 mod candidate;
 mod consolidate;
@@ -21,8 +20,6 @@ mod trial;
 mod worth;
 
 use std::collections::BTreeMap;
-
-pub use apply::apply;
 
 use self::budgets::{Budgets, PodBudgets};
 use self::candidate::{Candidate, Standing};

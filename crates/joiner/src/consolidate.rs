@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use comfy_table::{Table, presets};
 use joiner_core::disrupt;
 use joiner_core::money::Money;
-use joiner_core::plan::{Home, Plan};
+use joiner_core::plan::{Home, Plan, apply};
 use joiner_core::problem::Problem;
 
 use crate::args::ConsolidateArgs;
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &ConsolidateArgs) -> Result<(), Failure> {
         spent += took;
         input::judge(&problem, &plan, &args.solver)?;
         let done = plan.removals.is_empty() && plan.launches.is_empty();
-        problem = disrupt::apply(&problem, &plan, &format!("round-{round}-"));
+        problem = apply(&problem, &plan, &format!("round-{round}-"));
         table.add_row(row(&round.to_string(), &plan, &problem, took));
         if done {
             break;

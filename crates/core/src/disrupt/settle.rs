@@ -2,13 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use super::apply::{bought, singles};
 use super::candidate::expired;
-use crate::labels;
 use crate::name::Name;
 use crate::pack::{Options, Readings, Scenario};
-use crate::plan::{Launch, Plan};
-use crate::problem::{CapacityType, Node, Pod, Problem};
+use crate::plan::{Launch, Plan, bought, singles, stock};
+use crate::problem::{Node, Pod, Problem};
 use crate::resources::Resources;
 
 /// A problem in which nothing waits, and the plan for what waited.
@@ -45,77 +43,7 @@ fn spend(calm: &mut Problem, launch: &Launch) {
         limits.nodes = limits.nodes.map(|most| most.saturating_sub(1));
         limits.cost = limits.cost.map(|most| most - purchase.price);
     }
-    let catalogs = calm.catalogs.iter_mut();
-    for catalog in catalogs.filter(|catalog| catalog.name == purchase.catalog) {
-        for kind in &mut catalog.types {
-            for offering in &mut kind.offerings {
-                let same = match &purchase.reservation {
-                    Some(id) => offering.reservation.as_ref() == Some(id),
-                    None => {
-                        kind.name == purchase.instance_type
-                            && offering.zone == purchase.zone
-                            && offering.capacity_type == purchase.capacity_type
-                            && launch.labels.get(labels::REGION).is_none_or(|region| {
-                                offering.region.is_empty() || offering.region == *region
-                            })
-                    }
-                };
-                if same {
-                    offering.left = offering.left.map(|left| left.saturating_sub(1));
-                }
-            }
-        }
-        for range in &mut catalog.ranges {
-            if range.name == purchase.instance_type {
-                range.left = range.left.map(|left| left.saturating_sub(1));
-            }
-            for host in &mut range.hosts {
-                if Some(&host.name) == purchase.host.as_ref() {
-                    // What a host does not list is not scarce.
-                    let free = host.free.iter();
-                    host.free = free
-                        .map(|(name, free)| (name.clone(), free - launch.capacity.get(name)))
-                        .collect();
-                }
-            }
-        }
-    }
-}
-
-/// Leaves of spot offerings that were bought what their share of the machines so far still allows: what comes later may
-/// be too few machines for more.
-fn hold_shares(calm: &mut Problem, launches: &[Launch]) {
-    let Some(percent) = calm.settings.spot_share else {
-        return;
-    };
-    let most = launches.len() * percent as usize / 100;
-    for catalog in &mut calm.catalogs {
-        let bought = |kind: &Name, zone: &Name| {
-            let own = launches.iter().map(|launch| &launch.purchase);
-            own.filter(|one| one.catalog == catalog.name && one.instance_type == *kind)
-                .filter(|one| one.zone == *zone && one.capacity_type == CapacityType::Spot)
-                .count()
-        };
-        let still = |count: usize| u32::try_from(most.saturating_sub(count)).unwrap_or(u32::MAX);
-        for kind in &mut catalog.types {
-            for offering in &mut kind.offerings {
-                let count = bought(&kind.name, &offering.zone);
-                if count > 0 && offering.capacity_type == CapacityType::Spot {
-                    let left = still(count);
-                    offering.left = Some(offering.left.map_or(left, |known| known.min(left)));
-                }
-            }
-        }
-        for range in &mut catalog.ranges {
-            let zones = range.hosts.iter().map(|host| &host.zone);
-            let count = zones.map(|zone| bought(&range.name, zone)).max();
-            let count = count.unwrap_or_default();
-            if count > 0 && range.capacity_type == CapacityType::Spot {
-                let left = still(count);
-                range.left = Some(range.left.map_or(left, |known| known.min(left)));
-            }
-        }
-    }
+    stock::take(&mut calm.catalogs, launch);
 }
 
 /// A machine for pods that wait, as pods that move see it: full, nobody's, and yet part of its zone.
@@ -158,7 +86,9 @@ impl<'p> Settled<'p> {
             spend(&mut calm, launch);
             calm.nodes.push(taken(given, launch, number));
         }
-        hold_shares(&mut calm, &first.launches);
+        if let Some(percent) = calm.settings.spot_share {
+            stock::hold_shares(&mut calm.catalogs, percent, &first.launches);
+        }
         let mut receiving = BTreeSet::new();
         for placement in &first.placements {
             let Some(index) = given
@@ -204,14 +134,7 @@ impl<'p> Settled<'p> {
         let mut whole = self.first.clone();
         whole.launches.extend(plan.launches);
         for placement in plan.placements {
-            let known = whole
-                .placements
-                .iter_mut()
-                .find(|known| known.node == placement.node);
-            match known {
-                Some(known) => known.pods.extend(placement.pods),
-                None => whole.placements.push(placement),
-            }
+            whole.place(placement);
         }
         whole.unplaced.extend(plan.unplaced);
         whole.removals = plan.removals;

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use jiff::SignedDuration;
 
-use super::{apply, plan};
+use super::plan;
 use crate::labels;
 use crate::money::Money;
 use crate::name::{Labels, Name};
 use crate::pack::Options;
-use crate::plan::{Plan, Reason, check};
+use crate::plan::{Plan, Reason, apply, check};
 use crate::problem::{
     Budget, BudgetAmount, CapacityType, Catalog, ConsolidationPolicy, DisruptionReason, Host,
     InstanceType, Node, Offering, Pod, PodDisruptionBudget, PodSpec, Pool, Problem, Range,

@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
-use crate::plan::Purchase;
+use crate::plan::{Launch, Plan, Purchase, Reason};
 
-use super::bins::Bin;
 use super::bits::Bits;
 use super::compile::Compiled;
 use super::intern::FixedMap;
 use super::ledger::{Ledger, Uses};
+use super::made;
 use super::offers::{Item, Offer};
+use super::render::node_labels;
+use super::vector::Vector;
 
 /// How many alternatives a machine carries, unless its pool asks for a choice.
 const ALTERNATIVES: usize = 24;
@@ -17,6 +19,19 @@ const ALTERNATIVES: usize = 24;
 ///
 /// karpenter: pkg/controllers/provisioning/scheduling/nodeclaimtemplate.go, `MaxInstanceTypes`
 const MAX_ALTERNATIVES: usize = 600;
+
+/// A machine that is bought.
+pub(crate) struct Machine<'a> {
+    pub(crate) offer: &'a Offer,
+    /// What it uses up of what is scarce.
+    pub(crate) uses: &'a Uses,
+    /// What its pods request.
+    pub(crate) load: &'a Vector,
+    /// Offers that all its pods may use.
+    pub(crate) allowed: &'a Bits,
+    /// Its pods must stay in their domain.
+    pub(crate) bound: bool,
+}
 
 /// Finds alternatives for the machines of a plan, one after the other.
 pub(crate) struct Alternatives<'c, 'p> {
@@ -42,37 +57,32 @@ impl<'c, 'p> Alternatives<'c, 'p> {
         }
     }
 
-    /// What could be bought instead of `own`, which uses up so much, best first, and among how many types there is a choice then.
-    pub(crate) fn of(
-        &mut self,
-        bin: &Bin,
-        (own, uses): (&Offer, &Uses),
-        allowed: &Bits,
-        bound: bool,
-    ) -> (u32, Arc<[Purchase]>) {
-        let chosen = self.choose(bin, (own, uses), allowed, bound);
-        self.reserve(uses, &chosen);
-        let considered = self.types_among(own, &chosen);
+    /// What could be bought instead of a machine, best first, and why it is the one to buy.
+    pub(crate) fn of(&mut self, machine: &Machine<'_>) -> (Arc<[Purchase]>, Reason) {
+        let chosen = self.choose(machine);
+        self.reserve(machine.uses, &chosen);
+        let considered = self.types_among(machine.offer, &chosen);
         let compiled = self.compiled;
-        let list = self.lists.entry(chosen).or_insert_with_key(|chosen| {
-            let offers = chosen.iter().map(|at| &compiled.offers[*at as usize]);
-            offers
-                .map(|offer| offer.purchase(compiled.problem, offer.price))
-                .collect()
-        });
-        (considered, list.clone())
+        let listed = |at: &u32| {
+            let offer = &compiled.offers[*at as usize];
+            offer.purchase(compiled.problem, offer.price)
+        };
+        let list = self.lists.entry(chosen);
+        let list = list.or_insert_with_key(|chosen| chosen.iter().map(listed).collect());
+        let own = machine.offer.sold(compiled.problem).name();
+        let other = list.iter().find(|other| other.instance_type != *own);
+        let reason = Reason::Cheapest {
+            considered,
+            runner_up: other.map(|other| (other.instance_type.clone(), other.price)),
+        };
+        (list.clone(), reason)
     }
 
-    /// Offers of the same pool, and domain where pods are `bound` to theirs, that hold the same pods. Together with all
+    /// Offers of the same pool, and domain where pods are bound to theirs, that hold the same pods. Together with all
     /// other machines of the plan none of them may exceed what is scarce.
-    fn choose(
-        &self,
-        bin: &Bin,
-        (own, uses): (&Offer, &Uses),
-        allowed: &Bits,
-        bound: bool,
-    ) -> Vec<u32> {
+    fn choose(&self, machine: &Machine<'_>) -> Vec<u32> {
         let compiled = self.compiled;
+        let own = machine.offer;
         let picky = compiled
             .pools
             .iter()
@@ -85,16 +95,16 @@ impl<'c, 'p> Alternatives<'c, 'p> {
         let fits = |offer: &Offer| {
             offer.pool == own.pool
                 && offer.variant == own.variant
-                && bin.load.fits(&offer.room)
+                && machine.load.fits(&offer.room)
                 && !std::ptr::eq(offer, own)
-                && (!bound || same_cell(compiled, offer, own))
+                && (!machine.bound || same_cell(compiled, offer, own))
                 && matches!(offer.item, Item::Fixed { .. })
-                && self.slack.can_swap(uses, &offer.uses)
+                && self.slack.can_swap(machine.uses, &offer.uses)
         };
         let allowed = self
             .by_cost
             .iter()
-            .filter(|at| allowed.contains(**at as usize));
+            .filter(|at| machine.allowed.contains(**at as usize));
         allowed
             .filter(|at| fits(&compiled.offers[**at as usize]))
             .take(most)
@@ -141,6 +151,99 @@ impl<'c, 'p> Alternatives<'c, 'p> {
 fn same_cell(compiled: &Compiled<'_>, a: &Offer, b: &Offer) -> bool {
     let mut keys = compiled.topology_keys.iter().map(|key| *key as usize);
     keys.all(|key| a.values[key] == b.values[key])
+}
+
+/// Finds alternatives for a plan whose machines carry other pods than when they were chosen.
+pub(crate) fn renew(compiled: &Compiled<'_>, plan: &mut Plan) {
+    let mut slack = compiled.supply.ledger();
+    if let Some(percent) = compiled.problem.settings.spot_share {
+        let most = (plan.launches.len() as i64 * i64::from(percent) / 100).max(1);
+        for counter in compiled.supply.spot() {
+            slack.set(counter, most);
+        }
+    }
+    let bought: Vec<Option<Bought<'_>>> = plan
+        .launches
+        .iter()
+        .map(|launch| Bought::find(compiled, launch))
+        .collect();
+    for one in bought.iter().flatten() {
+        slack.take(&one.uses);
+    }
+    let mut alternatives = Alternatives::new(compiled, slack);
+    for (launch, bought) in plan.launches.iter_mut().zip(&bought) {
+        launch.alternatives = Arc::default();
+        if let Some(bought) = bought {
+            (launch.alternatives, launch.reason) = alternatives.of(&bought.machine());
+        }
+    }
+}
+
+/// A launch in dense form.
+struct Bought<'c> {
+    offer: &'c Offer,
+    uses: Uses,
+    load: Vector,
+    allowed: Bits,
+    bound: bool,
+}
+
+impl<'c> Bought<'c> {
+    fn find(compiled: &'c Compiled<'_>, launch: &Launch) -> Option<Self> {
+        let at = (0..compiled.offers.len()).find(|at| is_sold(compiled, *at, launch))?;
+        let offer = &compiled.offers[at];
+        let mut load = Vector::ZERO;
+        let mut allowed: Option<Bits> = None;
+        let mut bound = false;
+        for pod in &launch.pods {
+            let class = compiled.class_of(*pod);
+            let profile = compiled.profile(class);
+            load.add(&compiled.classes[class as usize].requests);
+            bound |= profile.anchored;
+            // The wishes that this machine grants, others should grant too.
+            let mut demands = profile.levels.iter().map(|level| level.demand as usize);
+            let granted = demands.find(|demand| compiled.demand_offers[*demand].contains(at))?;
+            let granted = &compiled.demand_offers[granted];
+            match &mut allowed {
+                Some(allowed) => allowed.intersect(granted),
+                None => allowed = Some(granted.clone()),
+            }
+        }
+        let mut makes = compiled.makes.all.iter();
+        let make = makes.position(|make| {
+            let one = &compiled.offers[make.offer as usize];
+            made::alike(one, offer)
+        });
+        let exact = make.and_then(|make| compiled.cut(make as u32, &load));
+        Some(Bought {
+            offer,
+            uses: exact.map_or_else(|| offer.uses.clone(), |exact| exact.uses),
+            load,
+            allowed: allowed?,
+            bound,
+        })
+    }
+
+    fn machine(&self) -> Machine<'_> {
+        Machine {
+            offer: self.offer,
+            uses: &self.uses,
+            load: &self.load,
+            allowed: &self.allowed,
+            bound: self.bound,
+        }
+    }
+}
+
+/// Whether a launch buys this offer, of whatever size.
+fn is_sold(compiled: &Compiled<'_>, at: usize, launch: &Launch) -> bool {
+    let problem = compiled.problem;
+    let offer = &compiled.offers[at];
+    let bought = &launch.purchase;
+    *offer.sold(problem).name() == bought.instance_type
+        && problem.pools[offer.pool as usize].name == launch.pool
+        && offer.purchase(problem, bought.price) == *bought
+        && node_labels(compiled, offer) == launch.labels
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use crate::plan::{Home, Plan, PodRef, Reason, Unplaced};
+use crate::plan::{Plan, PodRef, Reason, Unplaced};
 
 use super::compile::Compiled;
 use super::groups::Kind;
@@ -40,13 +40,6 @@ pub(crate) fn settle(
     let count = lost.len();
     dismiss(compiled, plan, lost);
     count
-}
-
-fn class_of(compiled: &Compiled<'_>, pod: PodRef) -> u32 {
-    match pod.home {
-        Home::Pending => compiled.pending[pod.group as usize],
-        Home::Node(node) => compiled.bound[node as usize][pod.group as usize],
-    }
 }
 
 /// Pods in the plan's order, each with its site.
@@ -149,7 +142,7 @@ impl<'a, 'p> Rehearsal<'a, 'p> {
 
     /// A pod's turn: it is bound, or waits. Whenever somebody was bound, those that wait are asked again.
     fn call(&mut self, pod: PodRef, site: Site) {
-        let class = class_of(self.compiled, pod);
+        let class = self.compiled.class_of(pod);
         if !self.may_come(class, site) {
             let kind = self.kinds.id((class, site));
             if kind as usize == self.waiting.len() {
@@ -197,7 +190,7 @@ impl<'a, 'p> Rehearsal<'a, 'p> {
     fn lost(&mut self) -> Vec<(PodRef, Reason)> {
         let waiting: Vec<PodRef> = self.waiting.iter_mut().flat_map(std::mem::take).collect();
         let reason =
-            |pod| reasons::no_place(self.compiled, class_of(self.compiled, pod), &self.topology);
+            |pod| reasons::no_place(self.compiled, self.compiled.class_of(pod), &self.topology);
         waiting.into_iter().map(|pod| (pod, reason(pod))).collect()
     }
 }

@@ -185,6 +185,14 @@ impl<'p> Compiled<'p> {
         &self.profiles[self.classes[class as usize].profile as usize]
     }
 
+    /// The class of a pod.
+    pub(crate) fn class_of(&self, pod: PodRef) -> u32 {
+        match pod.home {
+            Home::Pending => self.pending[pod.group as usize],
+            Home::Node(node) => self.bound[node as usize][pod.group as usize],
+        }
+    }
+
     /// A pod of the problem.
     pub(crate) fn pod(&self, home: Home, group: u32) -> &'p Pod {
         match home {

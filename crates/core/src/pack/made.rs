@@ -91,7 +91,8 @@ impl Makes {
     }
 }
 
-fn alike(a: &Offer, b: &Offer) -> bool {
+/// Whether two offers are sizes of one make.
+pub(crate) fn alike(a: &Offer, b: &Offer) -> bool {
     (a.pool, a.catalog, &a.item, &a.values) == (b.pool, b.catalog, &b.item, &b.values)
 }
 

@@ -46,6 +46,7 @@ mod reasons;
 mod redeal;
 mod render;
 mod scenario;
+mod second_look;
 mod sets;
 mod shapes;
 mod simplex;

@@ -65,6 +65,16 @@ pub(crate) enum Sold<'p> {
     Made(&'p Range, &'p Host),
 }
 
+impl<'p> Sold<'p> {
+    /// Of the type or range.
+    pub(crate) fn name(&self) -> &'p Name {
+        match self {
+            Sold::Fixed(one, _) => &one.name,
+            Sold::Made(range, _) => &range.name,
+        }
+    }
+}
+
 impl Offer {
     pub(crate) fn sold<'p>(&self, problem: &'p Problem) -> Sold<'p> {
         let catalog = &problem.catalogs[self.catalog as usize];

@@ -9,7 +9,7 @@ use crate::plan::{Launch, Placement, Plan, PodRef, Reason, Unplaced};
 use crate::problem::CapacityType;
 use crate::resources::Resources;
 
-use super::alternatives::Alternatives;
+use super::alternatives::{Alternatives, Machine};
 use super::assign::{ANYWHERE, Assignment, Place};
 use super::bins::{Bin, Packing};
 use super::compile::Compiled;
@@ -92,20 +92,11 @@ fn has_rules(compiled: &Compiled<'_>, assignment: &Assignment) -> bool {
 fn finish_order(compiled: &Compiled<'_>, plan: &mut Plan) {
     let mut seen: Vec<PodRef> = plan.order.clone();
     seen.sort_unstable();
-    let launched = plan.launches.iter().flat_map(|launch| &launch.pods);
-    let placed = plan.placements.iter().flat_map(|placement| &placement.pods);
-    let mut rest: Vec<PodRef> = placed
-        .chain(launched)
+    let mut rest: Vec<PodRef> = plan
+        .placed()
         .filter(|pod| seen.binary_search(pod).is_err())
-        .copied()
         .collect();
-    let profile = |pod: &PodRef| {
-        let class = match pod.home {
-            crate::plan::Home::Pending => compiled.pending[pod.group as usize],
-            crate::plan::Home::Node(node) => compiled.bound[node as usize][pod.group as usize],
-        };
-        compiled.profile(class)
-    };
+    let profile = |pod: &PodRef| compiled.profile(compiled.class_of(*pod));
     let near = |pod: &PodRef| {
         let last = profile(pod).levels.last();
         last.is_some_and(|level| !level.near.is_empty())
@@ -225,26 +216,24 @@ fn launch(
     }
     let bound = |(lot, _): &(u32, u32)| assignment.lots[*lot as usize].cell != ANYWHERE;
     let bound = bin.pods.iter().any(bound);
-    let own = offer.purchase(compiled.problem, price);
     let exact = made.and_then(|make| compiled.cut(make, &bin.load));
     let uses = exact.as_ref().map_or(&offer.uses, |exact| &exact.uses);
-    let (considered, alternatives) = alternatives.of(bin, (offer, uses), &allowed, bound);
-    let runner_up = alternatives
-        .iter()
-        .find(|other| other.instance_type != own.instance_type)
-        .map(|other| (other.instance_type.clone(), other.price));
+    let (alternatives, reason) = alternatives.of(&Machine {
+        offer,
+        uses,
+        load: &bin.load,
+        allowed: &allowed,
+        bound,
+    });
     Launch {
         pool: compiled.problem.pools[offer.pool as usize].name.clone(),
-        purchase: own,
+        purchase: offer.purchase(compiled.problem, price),
         alternatives,
         labels: node_labels(compiled, offer),
         capacity,
         requests,
         pods,
-        reason: Reason::Cheapest {
-            considered,
-            runner_up,
-        },
+        reason,
     }
 }
 
@@ -285,7 +274,7 @@ fn size(compiled: &Compiled<'_>, offer: &Offer, requests: &Resources) -> (Resour
 }
 
 /// The labels that a node of this offer will have.
-fn node_labels(compiled: &Compiled<'_>, offer: &Offer) -> Labels {
+pub(super) fn node_labels(compiled: &Compiled<'_>, offer: &Offer) -> Labels {
     let problem = compiled.problem;
     let pool = &problem.pools[offer.pool as usize];
     let mut all = pool.labels.clone();

@@ -204,7 +204,7 @@ impl<'a, 'p> Anytime<'a, 'p> {
         // Pods that lose their turn may make the cheaper packing the worse one.
         let Some(first) = first else { return plan };
         let (other, _) = self.rendered(first);
-        if self.standing(&other) < self.standing(&plan) {
+        if standing(self.compiled, &other) < standing(self.compiled, &plan) {
             return other;
         }
         plan
@@ -256,11 +256,6 @@ impl<'a, 'p> Anytime<'a, 'p> {
             tailor::cut(&mut context, &mut packing);
         }
         Cow::Owned(packing)
-    }
-
-    /// Less is better: pods without a place, those of high priority first; then cost; then machines.
-    fn standing(&self, plan: &Plan) -> (Vec<(i32, u32)>, Money, usize) {
-        (missing(self.compiled, plan), plan.cost, plan.launches.len())
     }
 
     /// Ways to pack that suit the problem, the most promising first.
@@ -360,10 +355,15 @@ impl<'a, 'p> Anytime<'a, 'p> {
     }
 }
 
+/// Less is better: pods without a place, those of high priority first; then cost; then machines.
+pub(crate) fn standing(compiled: &Compiled<'_>, plan: &Plan) -> (Vec<(i32, u32)>, Money, usize) {
+    (missing(compiled, plan), plan.cost, plan.launches.len())
+}
+
 /// Pods without a place, those of high priority first: less is better.
 pub(crate) fn missing(compiled: &Compiled<'_>, plan: &Plan) -> Vec<(i32, u32)> {
     let mut missing: BTreeMap<i32, u32> = BTreeMap::new();
-    for pod in plan.unplaced.iter().flat_map(|one| &one.pods) {
+    for pod in plan.waiting() {
         let priority = compiled.pod(pod.home, pod.group).spec.priority;
         *missing.entry(priority).or_insert(0) += 1;
     }

@@ -6,7 +6,8 @@ use crate::taints::Effect;
 
 use super::compile::Compiled;
 use super::scenario::Scenario;
-use super::solve::{Anytime, Options, missing};
+use super::second_look;
+use super::solve::{Anytime, Options, missing, standing};
 
 /// Weight from which a wish is still heard when all of them together cost too much, before none is.
 const HEAVY: i32 = 50;
@@ -17,8 +18,44 @@ pub fn solve(problem: &Problem, options: &Options) -> Plan {
 }
 
 /// The same for a caller with a clock: improves for as long as it says so, or until nothing can be gained.
-pub fn solve_while(problem: &Problem, options: &Options, go_on: impl FnMut() -> bool) -> Plan {
-    Readings::of(problem).solve_while(&Scenario::of(problem), options, go_on)
+pub fn solve_while(problem: &Problem, options: &Options, mut go_on: impl FnMut() -> bool) -> Plan {
+    looked_after(problem, options, &mut go_on)
+}
+
+/// The best plan, and where somebody is left who might have had a place, the best after a second look.
+fn looked_after(problem: &Problem, options: &Options, go_on: &mut dyn FnMut() -> bool) -> Plan {
+    let readings = Readings::of(problem);
+    let compiled = &readings.all;
+    let asked = Scenario::of(problem);
+    let plan = readings.solve_while(&asked, options, &mut *go_on);
+    if !second_look::is_hoped_for(compiled, &plan) {
+        return plan;
+    }
+    let mut best = second_look::complete(compiled, plan, options, &mut *go_on);
+    if options.steps > 0 {
+        // What is cheaper before the second look may be dearer after it, and more steps must not make a plan worse.
+        let simplest = Options {
+            steps: 0,
+            ..options.clone()
+        };
+        let first = readings.solve(&asked, &simplest);
+        let first = second_look::complete(compiled, first, &simplest, || true);
+        let first = second_look::complete(compiled, first, options, &mut *go_on);
+        if standing(compiled, &first) < standing(compiled, &best) {
+            best = first;
+        }
+    }
+    let heard = problem.settings.preferences == PreferencePolicy::Respect;
+    if heard && has_wishes(problem) && second_look::is_hoped_for(compiled, &best) {
+        // Nobody waits for the sake of a wish.
+        let mut unheard = problem.clone();
+        unheard.settings.preferences = PreferencePolicy::Ignore;
+        let plain = looked_after(&unheard, options, go_on);
+        if missing(compiled, &plain) < missing(compiled, &best) {
+            best = plain;
+        }
+    }
+    best
 }
 
 /// A problem with all wishes of its pods and, where a cap bounds what they may cost, with fewer of them.
@@ -52,7 +89,7 @@ impl<'p> Readings<'p> {
         self.solve_while(scenario, options, || true)
     }
 
-    fn solve_while(
+    pub(crate) fn solve_while(
         &self,
         scenario: &Scenario,
         options: &Options,

@@ -14,6 +14,7 @@ mod order;
 mod pools;
 mod purchase;
 mod removals;
+mod sales;
 mod savings;
 mod site;
 

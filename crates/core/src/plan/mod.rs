@@ -1,14 +1,18 @@
 //! What was decided: plain data, with a reason for all of it.
 
+mod apply;
 mod check;
 mod display;
 mod reason;
+pub(crate) mod stock;
 
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+pub use apply::apply;
+pub(crate) use apply::{Aftermath, bought, singles};
 pub use check::{Rule, Violation, check};
 pub use reason::{Reason, Shortfall};
 
@@ -152,4 +156,27 @@ pub struct Plan {
     pub cost: Money,
     /// No valid plan for the same pods costs less than this.
     pub lower_bound: Money,
+}
+
+impl Plan {
+    /// Pods that have a place, on nodes first.
+    pub fn placed(&self) -> impl Iterator<Item = PodRef> + '_ {
+        let on_nodes = self.placements.iter().flat_map(|one| &one.pods);
+        let bought_for = self.launches.iter().flat_map(|one| &one.pods);
+        on_nodes.chain(bought_for).copied()
+    }
+
+    /// Puts pods onto a node, beside those that the plan puts there already.
+    pub(crate) fn place(&mut self, placement: Placement) {
+        let mut known = self.placements.iter_mut();
+        match known.find(|known| known.node == placement.node) {
+            Some(known) => known.pods.extend(placement.pods),
+            None => self.placements.push(placement),
+        }
+    }
+
+    /// Pods that have none.
+    pub fn waiting(&self) -> impl Iterator<Item = PodRef> + '_ {
+        self.unplaced.iter().flat_map(|one| &one.pods).copied()
+    }
 }

@@ -7,7 +7,7 @@ use joiner_core::disrupt;
 use joiner_core::money::Money;
 use joiner_core::name::Name;
 use joiner_core::pack;
-use joiner_core::plan::{Plan, check};
+use joiner_core::plan::{Plan, apply, check};
 use joiner_core::problem::{
     Budget, BudgetAmount, ConsolidationPolicy, Disruption, DisruptionReason, Node, Pod,
     PodDisruptionBudget, Problem, UnhealthyPodEvictionPolicy,
@@ -98,7 +98,7 @@ fn aged(mut before: Problem, seed: u64) -> Problem {
         pool.limits.nodes = pool.limits.nodes.map(|most| most + 4);
     }
     let bought = pack::solve(&before, &options(0, 1));
-    let mut problem = disrupt::apply(&before, &bought, "node-");
+    let mut problem = apply(&before, &bought, "node-");
     let dice = &mut Dice(seed ^ 0xD15);
     problem.now = Some(Timestamp::from_second(NOW).unwrap());
     if dice.one_in(2) {
@@ -219,7 +219,7 @@ proptest! {
     fn no_pod_is_lost_and_none_waits_that_ran(seed in any::<u64>()) {
         let problem = lived(seed);
         let plan = disrupt::plan(&problem, &options(10, 1));
-        let after = disrupt::apply(&problem, &plan, "new-");
+        let after = apply(&problem, &plan, "new-");
         prop_assert_eq!(census(&problem), census(&after), "seed {}", seed);
         let expired = |one: &joiner_core::plan::Removal| one.cause == DisruptionReason::Expired;
         if !plan.removals.iter().any(expired) {
@@ -235,7 +235,7 @@ proptest! {
             return Ok(());
         }
         let pending = pack::solve(&problem, &options(10, 1)).cost;
-        let after = disrupt::apply(&problem, &plan, "new-");
+        let after = apply(&problem, &plan, "new-");
         let most = cost(&problem) + pending;
         prop_assert!(cost(&after) <= most, "seed {seed}: {} against {most}", cost(&after));
     }
@@ -273,7 +273,7 @@ proptest! {
             if plan.removals.is_empty() {
                 return Ok(());
             }
-            let after = disrupt::apply(&problem, &plan, &format!("round-{round}-"));
+            let after = apply(&problem, &plan, &format!("round-{round}-"));
             prop_assert!(cost(&after) < cost(&problem), "seed {seed}, round {round}");
             problem = after;
         }
@@ -309,7 +309,7 @@ fn a_node_on_its_way_out_gives_its_pods_away_once() {
         ..Pod::new("web", joiner_core::problem::PodSpec::default())
     }];
     let plan = disrupt::plan(&problem, &options(0, 1));
-    let after = disrupt::apply(&problem, &plan, "new-");
+    let after = apply(&problem, &plan, "new-");
     assert_eq!(census(&problem), census(&after));
     assert!(after.nodes[0].pods.is_empty());
 }

@@ -1,10 +1,12 @@
 //! Pods with wishes where machines are few.
 
+use std::cmp::Reverse;
+
 use joiner_core::pack;
-use joiner_core::problem::{Problem, Weighted};
+use joiner_core::problem::{PreferencePolicy, Problem, Weighted};
 use proptest::prelude::*;
 
-use crate::clusters::{APPS, Dice, cases, cluster, passes, term};
+use crate::clusters::{APPS, Dice, cases, cluster, options, passes, term};
 
 /// A cluster in which half of the pods would rather be near others or apart from them, and machines may be few.
 fn wishful(seed: u64, with_nodes: bool) -> Problem {
@@ -37,5 +39,23 @@ proptest! {
     #[test]
     fn plans_for_pods_with_wishes_pass_the_checker(seed in any::<u64>(), with_nodes in any::<bool>()) {
         passes(&wishful(seed, with_nodes), seed, pack::solve)?;
+    }
+
+    #[test]
+    fn nobody_waits_for_the_sake_of_a_wish(seed in any::<u64>(), with_nodes in any::<bool>()) {
+        let problem = wishful(seed, with_nodes);
+        let mut unheard = problem.clone();
+        unheard.settings.preferences = PreferencePolicy::Ignore;
+        for steps in [0, 10] {
+            // The most important first: of two lists the greater is the worse.
+            let waiting = |asked: &Problem| -> Vec<i32> {
+                let plan = pack::solve(asked, &options(steps, 1));
+                let pods = plan.waiting().map(|pod| &problem.pods[pod.group as usize]);
+                let mut priorities: Vec<i32> = pods.map(|pod| pod.spec.priority).collect();
+                priorities.sort_unstable_by_key(|priority| Reverse(*priority));
+                priorities
+            };
+            prop_assert!(waiting(&problem) <= waiting(&unheard), "seed {seed}, steps {steps}");
+        }
     }
 }

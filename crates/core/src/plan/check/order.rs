@@ -462,7 +462,7 @@ fn new_group(world: &World<'_>, kind: Kinds, term: Term, universes: &mut Univers
         let tolerations = filter.tolerations.as_deref();
         let offered = universes
             .entry((term.key.clone(), filter.tolerations.clone()))
-            .or_insert_with(|| purchase::domains(world.problem, &term.key, tolerations));
+            .or_insert_with(|| purchase::domains(world, &term.key, tolerations));
         let mut all = offered.clone();
         // New nodes count, too: pods may have asked for a value that the pool leaves open.
         let sites = world.sites.iter().filter(|site| filter.admits(site));

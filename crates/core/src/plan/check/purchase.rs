@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::fit::reachable;
+use super::sales;
 use super::site::{Kind, Site, World, daemons, keeps_away, selected};
 use super::{Findings, Rule};
 use crate::labels;
@@ -10,8 +11,7 @@ use crate::money::Money;
 use crate::name::{Labels, Name};
 use crate::plan::{Launch, Purchase};
 use crate::problem::{
-    CapacityType, Host, InstanceType, MinValuesPolicy, Offering, Pool, Problem, Range, Spread,
-    WhenUnsatisfiable,
+    Host, InstanceType, MinValuesPolicy, Offering, Pool, Problem, Range, Spread, WhenUnsatisfiable,
 };
 use crate::requirements::Requirements;
 use crate::resources::{CPU, MEMORY, Resources};
@@ -19,14 +19,14 @@ use crate::taints::{Toleration, untolerated};
 
 /// What a purchase takes from a catalogue.
 #[derive(Clone, Copy)]
-enum Source<'a> {
+pub(super) enum Source<'a> {
     Type(&'a InstanceType, &'a Offering),
     Range(&'a Range, &'a Host),
 }
 
 /// What is bought. A purchase names no region: the labels that the node will have tell it where they are known, or else
 /// the price.
-fn source<'a>(
+pub(super) fn source<'a>(
     problem: &'a Problem,
     purchase: &Purchase,
     will_have: Option<&Labels>,
@@ -121,15 +121,16 @@ fn given_labels(pool: &Pool, purchase: &Purchase, source: Source<'_>) -> Labels 
     all
 }
 
-/// Every value of a key that some pool can give a new node. With tolerations, pools whose taints they do not cover
+/// Every value of a key that some pool can still give a new node after what the plan buys. With tolerations, pools whose taints they do not cover
 /// give none.
 ///
 /// karpenter: pkg/controllers/provisioning/scheduling/topology.go, `buildDomainGroups`
 pub(super) fn domains(
-    problem: &Problem,
+    world: &World<'_>,
     key: &Name,
     tolerations: Option<&[Toleration]>,
 ) -> BTreeSet<Name> {
+    let World { problem, sales, .. } = world;
     let mut all = BTreeSet::new();
     let pools = problem.pools.iter().filter(|pool| {
         let taints = keeps_away(&pool.taints);
@@ -176,14 +177,17 @@ pub(super) fn domains(
             }
         };
         for kind in &catalog.types {
-            let left = |offering: &&Offering| offering.available && offering.left != Some(0);
+            let left = |offering: &&Offering| {
+                offering.available && sales.has_left(catalog, kind, offering)
+            };
             for offering in kind.offerings.iter().filter(left) {
                 let purchase = purchase_of(catalog, kind, offering);
                 offer(purchase, Source::Type(kind, offering));
             }
         }
         for range in &catalog.ranges {
-            for host in &range.hosts {
+            let left = |host: &&Host| sales.has_room(catalog, range, host);
+            for host in range.hosts.iter().filter(left) {
                 let purchase = Purchase {
                     catalog: catalog.name.clone(),
                     instance_type: range.name.clone(),
@@ -293,7 +297,7 @@ pub(super) fn check(world: &World<'_>, findings: &mut Findings) {
         }
         min_values(world.problem, site, pool, launch, findings);
     }
-    stock(world, findings);
+    sales::check(world, findings);
 }
 
 /// Whether this may be bought for the pool, and the node will have these labels.
@@ -503,79 +507,6 @@ fn min_values(
                 pool.name
             );
             findings.add(Rule::Purchase, text);
-        }
-    }
-}
-
-/// No more is bought than is left.
-fn stock(world: &World<'_>, findings: &mut Findings) {
-    type Key<'a> = (&'a Name, &'a Name, (&'a Name, &'a Name), CapacityType);
-    let mut offerings: BTreeMap<Key<'_>, (u32, u32)> = BTreeMap::new();
-    let mut reservations: BTreeMap<&Name, (u32, u32)> = BTreeMap::new();
-    let mut ranges: BTreeMap<(&Name, &Name), (u32, u32)> = BTreeMap::new();
-    // Ranges of one catalogue share its hosts; a host of another catalogue is another host.
-    let mut hosts: BTreeMap<(&Name, &Name), (Resources, Resources)> = BTreeMap::new();
-    for launch in &world.plan.launches {
-        let purchase = &launch.purchase;
-        match source(world.problem, purchase, Some(&launch.labels)) {
-            Ok(Source::Type(kind, offering)) => {
-                let Some(left) = offering.left else { continue };
-                let used = match &offering.reservation {
-                    Some(id) => reservations.entry(id).or_insert((0, left)),
-                    None => offerings
-                        .entry((
-                            &purchase.catalog,
-                            &kind.name,
-                            (&offering.region, &offering.zone),
-                            offering.capacity_type,
-                        ))
-                        .or_insert((0, left)),
-                };
-                *used = (used.0 + 1, used.1.min(left));
-            }
-            Ok(Source::Range(range, host)) => {
-                let (used, free) = hosts.entry((&purchase.catalog, &host.name)).or_default();
-                for (name, amount) in host.free.iter() {
-                    used.set(name, used.get(name) + launch.capacity.get(name));
-                    let known = free.contains(name).then(|| free.get(name));
-                    free.set(name, known.map_or(amount, |known| known.min(amount)));
-                }
-                if let Some(left) = range.left {
-                    let used = ranges
-                        .entry((&purchase.catalog, &range.name))
-                        .or_insert((0, left));
-                    used.0 += 1;
-                }
-            }
-            Err(_) => {}
-        }
-    }
-    let counted = offerings
-        .into_iter()
-        .map(|((_, name, (_, zone), paid), used)| (format!("{name} {zone} {paid}"), used))
-        .chain(
-            reservations
-                .into_iter()
-                .map(|(id, used)| (format!("reservation {id}"), used)),
-        )
-        .chain(
-            ranges
-                .into_iter()
-                .map(|((_, name), used)| (name.to_string(), used)),
-        );
-    for (what, (bought, left)) in counted {
-        if bought > left {
-            let text = format!("{bought} machines of {what} are bought, {left} are left");
-            findings.add(Rule::Purchase, text);
-        }
-    }
-    for ((_, name), (used, free)) in hosts {
-        for (resource, amount) in free.iter() {
-            let more = used.get(resource) - amount;
-            if more > 0 {
-                let text = format!("host {name} is asked for {more} more {resource} than it has");
-                findings.add(Rule::Purchase, text);
-            }
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::sales::Sales;
 use super::{Findings, Rule};
 use crate::labels;
 use crate::name::{Labels, Name};
@@ -75,6 +76,7 @@ impl Site<'_> {
 pub(super) struct World<'a> {
     pub(super) problem: &'a Problem,
     pub(super) plan: &'a Plan,
+    pub(super) sales: Sales<'a>,
     pub(super) sites: Vec<Site<'a>>,
     /// Nodes that the plan takes away, as they were.
     pub(super) leaving: Vec<Site<'a>>,
@@ -106,6 +108,7 @@ impl<'a> World<'a> {
         let mut world = World {
             problem,
             plan,
+            sales: Sales::of(problem, plan),
             sites: Vec::new(),
             leaving: Vec::new(),
             pools: problem.pools.iter().map(|p| (&*p.name, p)).collect(),
