@@ -201,6 +201,7 @@ fn offers<'c>(
     wanted: &[Expression],
 ) -> impl Iterator<Item = Money> + 'c {
     let wanted = Requirements::parse(wanted).ok();
+    let decided = catalog.decided();
     let all = catalog
         .types
         .iter()
@@ -209,7 +210,7 @@ fn offers<'c>(
         let has = Requirements::from_labels(&offering_labels(kind, offering, pool));
         wanted
             .as_ref()
-            .is_some_and(|wanted| has.compatible(wanted, |_| false).is_ok())
+            .is_some_and(|wanted| has.compatible(wanted, |key| !decided.contains(key)).is_ok())
     })
     .map(|(_, offering)| offering.price)
 }

@@ -482,6 +482,31 @@ async fn a_paused_pool_buys_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pool_with_a_label_of_its_own_is_not_said_to_ask_for_what_is_not_sold() {
+    let world = World::start().await;
+    world.pool("default", |pool| {
+        let team = json!({"key": "example.com/team", "operator": "In", "values": ["red", "blue"]});
+        let wanted = pool["spec"]["template"]["spec"]["requirements"].as_array_mut();
+        wanted.unwrap().push(team);
+    });
+    world.deployment("web", 2, "500m", |web| {
+        let pod = &mut web["spec"]["template"]["spec"];
+        pod["nodeSelector"] = json!({"example.com/team": "red"});
+    });
+    world
+        .until("all pods run", |world| world.running("web") == 2)
+        .await;
+    pass(60).await;
+    let pool = world.api().get("nodepools.karpenter.sh", "", "default");
+    let pool = pool.unwrap();
+    let conditions = pool["status"]["conditions"].as_array().unwrap();
+    let missing =
+        |one: &&serde_json::Value| one["type"] == "CapacityAvailable" && one["status"] == "False";
+    assert_eq!(conditions.iter().find(missing), None);
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn at_rest_nothing_is_written() {
     let world = World::start().await;
     world.pool("default", |_| ());

@@ -425,5 +425,6 @@ fn lower(record: &PodRecord, now: Timestamp) -> Pod {
         daemon: record.owner == Owner::DaemonSet,
         unready: record.unready,
         stays_behind: !record.reschedulable(),
+        ending: record.deleting.is_some(),
     }
 }

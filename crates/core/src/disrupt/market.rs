@@ -64,6 +64,8 @@ fn market(problem: &Problem, pool: &Pool) -> Market {
     ) else {
         return market;
     };
+    let decided = catalog.decided();
+    let open = |key: &str| !decided.contains(key);
     for kind in &catalog.types {
         let cheapest = kind
             .offerings
@@ -71,7 +73,7 @@ fn market(problem: &Problem, pool: &Pool) -> Market {
             .filter(|offering| offering.available)
             .filter(|offering| {
                 let has = Requirements::from_labels(&offered(pool, kind, offering));
-                has.compatible(&wanted, |_| false).is_ok()
+                has.compatible(&wanted, open).is_ok()
             })
             .map(|offering| offering.price)
             .min();
@@ -123,7 +125,9 @@ fn offered(pool: &Pool, kind: &InstanceType, offering: &Offering) -> Labels {
         (labels::REGION, &offering.region),
         (labels::CAPACITY_TYPE, &Name::from(paid)),
     ] {
-        all.insert(key.into(), value.clone());
+        if !value.is_empty() {
+            all.insert(key.into(), value.clone());
+        }
     }
     all
 }

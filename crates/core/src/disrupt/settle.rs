@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::candidate::expired;
 use crate::name::Name;
-use crate::pack::{Options, Readings, Scenario};
+use crate::pack::{Options, Readings, Scenario, clings};
 use crate::plan::{Launch, Plan, bought, singles, stock};
 use crate::problem::{Node, Pod, Problem};
 use crate::resources::Resources;
@@ -80,7 +80,8 @@ impl<'p> Settled<'p> {
         let mut calm = given.clone();
         calm.pods.clear();
         for node in calm.nodes.iter_mut().filter(|node| node.deleting) {
-            node.pods.retain(|pod| !pod.reschedulable());
+            node.pods
+                .retain(|pod| !pod.reschedulable() || clings(given, pod));
         }
         for (number, launch) in first.launches.iter().enumerate() {
             spend(&mut calm, launch);

@@ -11,7 +11,7 @@ use super::compile::Compiled;
 use super::groups::Kind;
 use super::intern::{FixedMap, Interner};
 use super::reasons;
-use super::scenario::Scenario;
+use super::scenario::{Scenario, is_counted};
 use super::topology::Topology;
 
 /// Where a pod of the plan goes: a node by index, or a launch by index beyond the nodes.
@@ -94,9 +94,8 @@ impl<'a, 'p> Rehearsal<'a, 'p> {
         };
         for (index, classes) in compiled.bound.iter().enumerate() {
             let node = &compiled.problem.nodes[index];
-            let going = node.deleting || scenario.removed.contains(index);
             for (pod, class) in node.pods.iter().zip(classes) {
-                if !(going && pod.reschedulable()) {
+                if is_counted(compiled.problem, &scenario.removed, index, pod) {
                     rehearsal.meet(*class, index as Site, pod.count);
                 }
             }

@@ -110,12 +110,9 @@ impl<'p> Compiled<'p> {
         let (mut offers, pools, supply) = (market.offers, market.pools, market.supply);
         let trifle = Trifle::weigh(&mut offers);
         let mut classes = Classes::new(&shapes, &table);
-        let pending = problem.pods.iter().map(|pod| classes.of(pod)).collect();
-        let bound: Vec<Vec<u32>> = problem
-            .nodes
-            .iter()
-            .map(|node| node.pods.iter().map(|pod| classes.of(pod)).collect())
-            .collect();
+        let pending = classes.of_all(&problem.pods);
+        let nodes = problem.nodes.iter();
+        let bound: Vec<Vec<u32>> = nodes.map(|node| classes.of_all(&node.pods)).collect();
         let classes = classes.list;
 
         let mut choices = Choices::new(problem, &pools);
@@ -126,10 +123,8 @@ impl<'p> Compiled<'p> {
             problem, &mut keys, &table, &groups, &profiles, &classes, &bound,
         );
         let demand_offers = columns::admit_offers(problem, &keys, &demands, &offers);
-        let demand_nodes: Vec<Bits> = demands
-            .iter()
-            .map(|demand| nodes::admit(demand, &keys, &hosts))
-            .collect();
+        let admitted = |demand: &Demand| nodes::admit(demand, &keys, &hosts);
+        let demand_nodes: Vec<Bits> = demands.iter().map(admitted).collect();
         let ports = columns::take_daemons(problem, &keys, &table, &mut groups, &mut offers);
         nodes::withhold_daemons(problem, &keys, &table, &mut groups, &mut hosts);
         for host in &mut hosts {
@@ -144,10 +139,9 @@ impl<'p> Compiled<'p> {
             &ports,
             &mut cell_of,
         );
-        let demand_columns = demand_offers
-            .iter()
-            .map(|offers| over_columns(&columns, |column| offers.contains(column.offer as usize)))
-            .collect();
+        let admitted =
+            |offers: &Bits| over_columns(&columns, |column| offers.contains(column.offer as usize));
+        let demand_columns = demand_offers.iter().map(admitted).collect();
         let cell_columns = (0..cells.len() as u32)
             .map(|cell| over_columns(&columns, |column| column.cell == cell))
             .collect();
@@ -291,6 +285,10 @@ impl<'a, 'p> Classes<'a, 'p> {
             ids: FixedMap::default(),
             list: Vec::new(),
         }
+    }
+
+    fn of_all(&mut self, pods: &'p [Pod]) -> Vec<u32> {
+        pods.iter().map(|pod| self.of(pod)).collect()
     }
 
     fn of(&mut self, pod: &'p Pod) -> u32 {

@@ -2,7 +2,7 @@
 
 use crate::labels;
 use crate::name::Name;
-use crate::problem::{Catalog, NodeAffinityTerm, PodSpec};
+use crate::problem::{NodeAffinityTerm, PodSpec};
 use crate::requirement::Requirement;
 
 use super::intern::Interner;
@@ -107,37 +107,6 @@ impl Keys {
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Name> {
         self.keys.iter()
     }
-}
-
-/// Keys whose labels a catalogue decides: a machine without one of them does not have it.
-pub(crate) fn decided_by(catalog: &Catalog) -> Interner<Name> {
-    let mut decided = Interner::default();
-    let types = catalog.types.iter();
-    let own = types.clone().map(|one| &one.labels);
-    for labels in own.chain(catalog.ranges.iter().map(|one| &one.labels)) {
-        for key in labels.keys() {
-            let canonical = labels::canonical(key);
-            if decided.find(canonical).is_none() {
-                decided.id(canonical.into());
-            }
-        }
-    }
-    let offerings = types.flat_map(|one| &one.offerings).map(|one| &one.region);
-    let mut regions = offerings.chain(catalog.ranges.iter().map(|one| &one.region));
-    if regions.any(|region| !region.is_empty()) {
-        decided.id(labels::REGION.into());
-    }
-    for key in [
-        labels::INSTANCE_TYPE,
-        labels::ZONE,
-        labels::CAPACITY_TYPE,
-        labels::NODEPOOL,
-        labels::RESERVATION_ID,
-        labels::HOSTNAME,
-    ] {
-        decided.id(key.into());
-    }
-    decided
 }
 
 #[cfg(test)]

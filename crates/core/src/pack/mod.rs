@@ -61,7 +61,7 @@ mod vector;
 mod wishes;
 mod worth;
 
-pub(crate) use scenario::Scenario;
+pub(crate) use scenario::{Scenario, clings};
 pub use solve::Options;
 pub(crate) use wishes::Readings;
 pub use wishes::{solve, solve_while};

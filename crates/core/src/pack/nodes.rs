@@ -11,9 +11,10 @@ use super::bits::Bits;
 use super::caps::{HostCaps, hold};
 use super::compile::Class;
 use super::demand::Demand;
-use super::groups::Groups;
+use super::groups::{Groups, Kind};
 use super::labels::{ABSENT, Keys};
 use super::profile::{Cap, Profile};
+use super::scenario::is_counted;
 use super::vector::{Table, Vector};
 
 /// Volumes attached to a node, by driver: how many may be, and which are.
@@ -79,7 +80,8 @@ pub(crate) fn compile(
     bound: &[Vec<u32>],
 ) -> Vec<Host> {
     let mut hosts: Vec<Host> = Vec::with_capacity(problem.nodes.len());
-    for (node, classes_here) in problem.nodes.iter().zip(bound) {
+    let removed = Bits::empty(problem.nodes.len());
+    for (index, (node, classes_here)) in problem.nodes.iter().zip(bound).enumerate() {
         let mut host = Host {
             room: table.vector(&node.allocatable),
             values: values(node, keys),
@@ -94,8 +96,11 @@ pub(crate) fn compile(
             host.room
                 .subtract(&class.requests.times(i64::from(pod.count)));
             let profile = &profiles[class.profile as usize];
+            let counted = is_counted(problem, &removed, index, pod);
             for cap in profile.bound_caps(groups) {
-                hold(&mut host.caps, cap, pod.count);
+                if counted || groups.all.get(cap.group).kind == Kind::Port {
+                    hold(&mut host.caps, cap, pod.count);
+                }
             }
         }
         hosts.push(host);

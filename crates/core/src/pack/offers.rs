@@ -1,5 +1,7 @@
 //! Every single way to buy a machine: pool, type and offering, with the labels the node will have.
 
+use std::collections::BTreeSet;
+
 use crate::labels;
 use crate::money::Money;
 use crate::name::{Labels, Name};
@@ -148,7 +150,7 @@ struct Buyer<'a> {
     requirements: &'a Requirements,
     labels: &'a Labels,
     /// Keys whose labels the catalogue decides.
-    decided: &'a Interner<Name>,
+    decided: &'a BTreeSet<Name>,
     limits: &'a [(u32, Option<Name>)],
 }
 
@@ -226,8 +228,8 @@ impl<'p> Market<'p> {
             return;
         }
         let source = &self.problem.catalogs[catalog];
-        let decided = super::labels::decided_by(source);
-        let open = |key: &str| decided.find(key).is_none() && !labels.contains_key(key);
+        let decided = source.decided();
+        let open = |key: &str| !decided.contains(key) && !labels.contains_key(key);
         let variants = self.variants.of_pool(self.keys, &requirements, open);
         let limits = self.limits(index, pool);
         let buyer = Buyer {
@@ -510,7 +512,7 @@ impl Buyer<'_> {
         });
         match found.or_else(|| self.labels.get(key)) {
             Some(value) => Label::Is(value.clone()),
-            None if self.decided.find(key).is_some() => Label::Missing,
+            None if self.decided.contains(key) => Label::Missing,
             None => Label::Open,
         }
     }

@@ -133,10 +133,18 @@ impl Scenario {
     }
 }
 
+/// Whether rules about other pods count a pod that is on a node: it is neither on its way out nor does it leave with
+/// the node.
+pub(crate) fn is_counted(problem: &Problem, removed: &Bits, node: usize, pod: &Pod) -> bool {
+    let deleting = problem.nodes[node].deleting;
+    let goes = removed.contains(node) || deleting && !(pod.reschedulable() && clings(problem, pod));
+    !goes && !pod.ending
+}
+
 /// Whether a pod stays on a leaving node for as long as it likes, so that room elsewhere would be bought in vain.
 ///
 /// karpenter: pkg/utils/pod/scheduling.go, `IsReschedulable` and pkg/utils/pdb/pdb.go, `IsCurrentlyReschedulable`
-fn clings(problem: &Problem, pod: &Pod) -> bool {
+pub(crate) fn clings(problem: &Problem, pod: &Pod) -> bool {
     let held = |budget: &PodDisruptionBudget| {
         let selector = budget.selector.as_ref();
         budget.never
@@ -148,8 +156,9 @@ fn clings(problem: &Problem, pod: &Pod) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::pack::fixtures::{decide, node, problem, spec};
-    use crate::problem::{NodePhase, Pod, PodDisruptionBudget, Problem};
+    use crate::pack::fixtures::{beside, decide, node, over_zones, pods, problem, spec};
+    use crate::plan::Plan;
+    use crate::problem::{NodePhase, Pod, PodDisruptionBudget, PodSpec, Problem};
     use crate::selector::LabelSelector;
 
     /// A node that leaves, with one pod.
@@ -182,6 +191,77 @@ mod tests {
         // A budget that is used up now will let them go later.
         problem.pod_disruption_budgets.push(budget(false));
         assert_eq!(decide(&problem).0, [1]);
+    }
+
+    /// A node in zone a with three pods like the two that wait, which are spread over zones.
+    fn spread_out(change: impl Fn(&mut Problem)) -> Plan {
+        let mut problem = problem();
+        node(&mut problem, NodePhase::Ready);
+        let web = PodSpec {
+            spread: vec![over_zones("web")],
+            ..spec("web", 1000)
+        };
+        problem.nodes[0].pods = vec![pods("old", 3, web.clone())];
+        problem.pods = vec![pods("web", 2, web)];
+        change(&mut problem);
+        let (_, _, unplaced, plan) = decide(&problem);
+        assert_eq!(unplaced, 0);
+        plan
+    }
+
+    /// How many pods come to each zone, by way of new machines.
+    fn zones(plan: &Plan) -> Vec<(&str, usize)> {
+        let launches = plan.launches.iter();
+        launches
+            .map(|one| (&*one.purchase.zone, one.pods.len()))
+            .collect()
+    }
+
+    #[test]
+    fn pods_on_their_way_out_count_for_no_spread() {
+        assert_eq!(zones(&spread_out(|_| ())), [("b", 2)]);
+        let ending = spread_out(|problem| {
+            problem.nodes[0].pods[0].ending = true;
+            problem.nodes[0].pods[0].stays_behind = true;
+        });
+        assert_eq!(zones(&ending), [("b", 1)]);
+        assert_eq!(ending.placements[0].pods.len(), 1);
+        // The same if their node goes with them.
+        let leaving = spread_out(|problem| {
+            problem.nodes[0].deleting = true;
+            problem.nodes[0].pods[0].ending = true;
+            problem.nodes[0].pods[0].stays_behind = true;
+        });
+        assert_eq!(leaving.launches.len(), 2);
+    }
+
+    #[test]
+    fn pods_that_will_not_leave_count_for_as_long_as_they_are_there() {
+        let clinging = spread_out(|problem| {
+            problem.nodes[0].deleting = true;
+            problem.nodes[0].pods[0].do_not_disrupt = true;
+        });
+        assert_eq!(zones(&clinging), [("b", 2)]);
+    }
+
+    #[test]
+    fn whoever_must_be_beside_a_pod_that_will_not_leave_waits_until_it_does() {
+        let mut problem = leaving(Pod {
+            do_not_disrupt: true,
+            ..web()
+        });
+        let flock = PodSpec {
+            affinity: vec![beside("web")],
+            ..spec("web", 500)
+        };
+        problem.pods = vec![pods("flock", 2, flock)];
+        let (launches, placed, unplaced, _) = decide(&problem);
+        assert_eq!((launches, placed, unplaced), (vec![], 0, 2));
+        problem.nodes[0].pods[0].ending = true;
+        problem.nodes[0].pods[0].stays_behind = true;
+        problem.nodes[0].pods[0].do_not_disrupt = false;
+        let (launches, placed, unplaced, _) = decide(&problem);
+        assert_eq!((launches, placed, unplaced), (vec![2], 0, 0));
     }
 
     #[test]

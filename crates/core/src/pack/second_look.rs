@@ -29,7 +29,7 @@ pub(crate) fn is_hoped_for(compiled: &Compiled<'_>, plan: &Plan) -> bool {
     classes.into_iter().any(|class| hopes(compiled, class))
 }
 
-/// Whether pods depend on where others are, or there are machines that would hold them.
+/// Whether pods depend on where others are, or there are machines or nodes that would hold them.
 fn hopes(compiled: &Compiled<'_>, class: u32) -> bool {
     let profile = compiled.profile(class);
     let class = &compiled.classes[class as usize];
@@ -39,8 +39,10 @@ fn hopes(compiled: &Compiled<'_>, class: u32) -> bool {
     profile.anchored
         || profile.levels.last().is_some_and(|level| {
             let mut columns = compiled.demand_columns[level.demand as usize].iter();
+            let mut hosts = compiled.demand_nodes[level.demand as usize].iter();
             !level.near.is_empty()
                 || columns.any(|column| class.requests.fits(&compiled.columns[column].room))
+                || hosts.any(|host| class.requests.fits(&compiled.hosts[host].room))
         })
 }
 

@@ -11,6 +11,7 @@ use super::demand::Tolerated;
 use super::groups::Kind;
 use super::labels::ABSENT;
 use super::profile::{Level, Profile, Rule};
+use super::scenario::is_counted;
 
 /// No owner of an anti-affinity has narrowed the domain.
 const FREE: i32 = i32::MAX;
@@ -50,7 +51,7 @@ impl Topology {
                     let size = compiled.keys.values[key as usize].count();
                     Domains {
                         axis,
-                        eligible: eligible(compiled, group.kind, key),
+                        eligible: eligible(compiled, removed, group.kind, key),
                         counts: vec![0; size],
                         caps: vec![FREE; size],
                         total: 0,
@@ -64,7 +65,7 @@ impl Topology {
         for (index, classes) in compiled.bound.iter().enumerate() {
             let node = &compiled.problem.nodes[index];
             for (pod, class) in node.pods.iter().zip(classes) {
-                if pod.reschedulable() && (node.deleting || removed.contains(index)) {
+                if !is_counted(compiled.problem, removed, index, pod) {
                     continue;
                 }
                 let profile = compiled.profile(*class);
@@ -230,9 +231,9 @@ impl Domains {
     }
 }
 
-/// Domains that some purchase can give or some node that counts has, and that the pod's own requirement on the key
+/// Domains that some purchase can give or some node that counts and stays has, and that the pod's own requirement on the key
 /// allows.
-fn eligible(compiled: &Compiled<'_>, kind: Kind, key: u32) -> Vec<u32> {
+fn eligible(compiled: &Compiled<'_>, removed: &Bits, kind: Kind, key: u32) -> Vec<u32> {
     let Kind::Spread { filter, .. } = kind else {
         return Vec::new();
     };
@@ -252,8 +253,10 @@ fn eligible(compiled: &Compiled<'_>, kind: Kind, key: u32) -> Vec<u32> {
         .iter()
         .filter(|offer| !refused(offer.pool))
         .map(|offer| offer.values[key as usize]);
+    let stays = |host: &usize| !removed.contains(*host) && !problem.nodes[*host].deleting;
     let there = counted
         .iter()
+        .filter(stays)
         .map(|host| compiled.hosts[host].values[key as usize]);
     let mut domains = Bits::empty(compiled.keys.values[key as usize].count());
     for domain in offered.chain(there).filter(|one| *one != ABSENT) {

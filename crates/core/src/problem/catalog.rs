@@ -1,7 +1,10 @@
 //! What can be bought: types from a list, machines made to measure, and single hosts.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
+use crate::labels;
 use crate::money::Money;
 use crate::name::{Labels, Name};
 use crate::resources::Resources;
@@ -174,4 +177,32 @@ pub struct Catalog {
     pub types: Vec<InstanceType>,
     /// Machines made to measure.
     pub ranges: Vec<Range>,
+}
+
+impl Catalog {
+    /// Keys whose labels the catalogue decides: a machine without one of them does not have it. All others are open to
+    /// pools and pods.
+    pub fn decided(&self) -> BTreeSet<Name> {
+        let types = self.types.iter().map(|one| &one.labels);
+        let ranges = self.ranges.iter().map(|one| &one.labels);
+        let own = types.chain(ranges).flat_map(Labels::keys);
+        let mut decided: BTreeSet<Name> = own.map(|key| labels::canonical(key).into()).collect();
+        let offerings = self.types.iter().flat_map(|one| &one.offerings);
+        let mut regions = offerings
+            .map(|one| &one.region)
+            .chain(self.ranges.iter().map(|one| &one.region));
+        if regions.any(|region| !region.is_empty()) {
+            decided.insert(labels::REGION.into());
+        }
+        let always = [
+            labels::INSTANCE_TYPE,
+            labels::ZONE,
+            labels::CAPACITY_TYPE,
+            labels::NODEPOOL,
+            labels::RESERVATION_ID,
+            labels::HOSTNAME,
+        ];
+        decided.extend(always.map(Name::from));
+        decided
+    }
 }

@@ -212,6 +212,10 @@ pub struct Pod {
     pub unready: bool,
     /// Need not find another place when its node goes (it has ended, or belongs to the node itself).
     pub stays_behind: bool,
+    /// Is on its way out: it takes its room, ports and volumes until it is gone, and no rule about other pods counts it.
+    ///
+    /// karpenter: pkg/controllers/provisioning/scheduling/topology.go, `IgnoredForTopology`
+    pub ending: bool,
 }
 
 impl Pod {

@@ -181,8 +181,8 @@ fn depends_on_others(problem: &Problem, spec: &PodSpec) -> bool {
 fn complete(problem: &Problem, seed: u64) -> Result<(), TestCaseError> {
     for steps in [0, 10] {
         let plan = pack::solve(problem, &options(steps, 1));
-        for pod in plan.unplaced.iter().flat_map(|one| &one.pods) {
-            let group = &problem.pods[pod.group as usize];
+        for pod in plan.waiting() {
+            let group = problem.pod(pod).unwrap();
             if !depends_on_others(problem, &group.spec) {
                 let machine = sold_for(problem, group);
                 prop_assert_eq!(

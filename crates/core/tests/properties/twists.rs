@@ -25,7 +25,7 @@ const DRIVER: &str = "disk.example.com";
 type Twist = fn(&mut Dice, &mut Problem);
 
 /// Every twist by name.
-pub(crate) const TWISTS: [(&str, Twist); 16] = [
+pub(crate) const TWISTS: [(&str, Twist); 18] = [
     ("regions", regions),
     ("gpus", gpus),
     ("volumes", volumes),
@@ -33,6 +33,8 @@ pub(crate) const TWISTS: [(&str, Twist); 16] = [
     ("node taints", node_taints),
     ("starting nodes", starting_nodes),
     ("bound pods", bound_pods),
+    ("ending pods", ending_pods),
+    ("leaving nodes", leaving_nodes),
     ("racks", racks),
     ("generations", generations),
     ("wishes about pods", wishes_about_pods),
@@ -222,6 +224,27 @@ fn bound_pods(dice: &mut Dice, problem: &mut Problem) {
             spec.volumes.clear();
             node.pods
                 .push(Pod::new(&format!("bound-{index}-{number}"), spec));
+        }
+    }
+}
+
+/// Some of the pods that run are on their way out.
+fn ending_pods(dice: &mut Dice, problem: &mut Problem) {
+    bound_pods(dice, problem);
+    for pod in problem.nodes.iter_mut().flat_map(|node| &mut node.pods) {
+        pod.ending = dice.one_in(3);
+        // Those of stateful sets come again under their name.
+        pod.stays_behind = pod.ending && dice.one_in(2);
+    }
+}
+
+/// Some nodes are on their way out, and some of their pods do not go with them.
+fn leaving_nodes(dice: &mut Dice, problem: &mut Problem) {
+    bound_pods(dice, problem);
+    for node in &mut problem.nodes {
+        node.deleting = dice.one_in(2);
+        for pod in &mut node.pods {
+            pod.do_not_disrupt = dice.one_in(4);
         }
     }
 }

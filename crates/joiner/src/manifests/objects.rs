@@ -14,15 +14,26 @@ use serde_json::Value;
 pub(super) type Amounts = BTreeMap<String, Value>;
 
 #[derive(Clone, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 pub(super) struct Meta {
     pub(super) name: Name,
     pub(super) namespace: Option<Name>,
     pub(super) labels: Labels,
     pub(super) annotations: BTreeMap<String, String>,
+    pub(super) deletion_timestamp: Option<String>,
+    pub(super) owner_references: Vec<Owner>,
+}
+
+#[derive(Clone, Deserialize)]
+pub(super) struct Owner {
+    kind: String,
 }
 
 impl Meta {
+    pub(super) fn is_owned_by(&self, kind: &str) -> bool {
+        self.owner_references.iter().any(|one| one.kind == kind)
+    }
+
     pub(super) fn namespace(&self) -> Name {
         self.namespace.clone().unwrap_or_else(|| "default".into())
     }
@@ -54,6 +65,21 @@ pub(super) struct Template {
 #[derive(Deserialize)]
 pub(super) struct Pod {
     pub(super) spec: PodSpec,
+    #[serde(default)]
+    status: PodStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct PodStatus {
+    phase: String,
+}
+
+impl Pod {
+    /// It has run and takes no room any more.
+    pub(super) fn is_done(&self) -> bool {
+        matches!(&*self.status.phase, "Succeeded" | "Failed")
+    }
 }
 
 #[derive(Clone, Default, Deserialize)]

@@ -67,6 +67,12 @@ pub(super) fn place(
     storage: &Storage,
     problem: &mut Problem,
 ) -> Result<(), Failure> {
+    let ending = object.meta.deletion_timestamp.is_some();
+    let daemon = object.meta.is_owned_by("DaemonSet");
+    let waits = pod.spec.node_name.is_none();
+    if pod.is_done() || waits && (ending || daemon) {
+        return Ok(());
+    }
     let template = Template {
         metadata: object.meta.clone(),
         spec: pod.spec.clone(),
@@ -78,6 +84,11 @@ pub(super) fn place(
     made.deletion_cost = annotation("controller.kubernetes.io/pod-deletion-cost")
         .and_then(|cost| cost.parse().ok())
         .unwrap_or_default();
+    made.daemon = daemon;
+    made.ending = ending;
+    // A pod of a stateful set comes again under its name.
+    let gone = ending && !object.meta.is_owned_by("StatefulSet");
+    made.stays_behind = gone || object.meta.is_owned_by("Node");
     let Some(name) = &pod.spec.node_name else {
         problem.pods.push(made);
         return Ok(());

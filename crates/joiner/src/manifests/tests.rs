@@ -172,6 +172,45 @@ fn manifests_become_a_problem() {
 }
 
 #[test]
+fn pods_of_a_running_cluster_are_what_they_are_there() {
+    let pod = |name: &str, more: &str| {
+        format!(
+            "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: {name}{more}\n\
+             spec: {{nodeName: n1, containers: [{{name: main}}]}}\n"
+        )
+    };
+    let owned = |kind: &str| format!(", ownerReferences: [{{kind: {kind}, name: x}}]");
+    let going = ", deletionTimestamp: 2026-01-01T00:00:00Z";
+    let pods = [
+        pod("done", "}\nstatus: {phase: Succeeded}"),
+        pod("agent", &format!("{}}}", owned("DaemonSet"))),
+        pod("static", &format!("{}}}", owned("Node"))),
+        pod("going", &format!("{going}{}}}", owned("ReplicaSet"))),
+        pod("again", &format!("{going}{}}}", owned("StatefulSet"))),
+    ];
+    let problem = read(&[
+        ("pool.yaml", POOL),
+        ("work.yaml", WORKLOADS),
+        ("running.yaml", &pods.concat()),
+        ("shop.json", TYPES),
+    ])
+    .unwrap();
+    let here = problem.nodes[0].pods.iter();
+    let mut here: Vec<_> = here
+        .map(|pod| (&*pod.name, pod.daemon, pod.ending, pod.stays_behind))
+        .collect();
+    here.sort_unstable();
+    let expected = [
+        ("again", false, true, false),
+        ("agent", true, false, false),
+        ("going", false, true, true),
+        ("lonely", false, false, false),
+        ("static", false, false, true),
+    ];
+    assert_eq!(here, expected);
+}
+
+#[test]
 fn what_is_read_can_be_planned() {
     let problem = read(&[
         ("pool.yaml", POOL),

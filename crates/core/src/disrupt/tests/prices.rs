@@ -106,6 +106,15 @@ fn nodes_go_together_for_a_larger_machine_of_which_each_needs_a_part() {
 }
 
 #[test]
+fn a_label_that_the_pool_gives_its_machines_itself_keeps_no_price_from_counting() {
+    let mut problem = overpriced();
+    problem.pools[0].disruption.price_replacement = true;
+    let teams = Expression::new("team", Operator::In, &["red", "blue"]);
+    problem.pools[0].requirements.push(teams);
+    assert_eq!(gone(&decide(&problem)), [("dear", Underutilized)]);
+}
+
+#[test]
 fn what_the_pool_may_not_buy_makes_no_node_overpriced() {
     let mut problem = overpriced();
     problem.pools[0].disruption.price_replacement = true;

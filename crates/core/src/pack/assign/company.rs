@@ -33,11 +33,9 @@ impl Assigner<'_, '_> {
     }
 
     fn on_a_node(&self, group: u32) -> bool {
-        let stays =
-            |at: usize| !self.removed.contains(at) && !self.compiled.problem.nodes[at].deleting;
         let hosts = self.hosts.iter().enumerate();
         hosts
-            .filter(|(at, _)| stays(*at))
+            .filter(|(at, _)| !self.removed.contains(*at))
             .any(|(_, host)| caps::carries(&host.caps, group))
     }
 

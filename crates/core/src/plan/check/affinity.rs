@@ -25,10 +25,9 @@ pub(super) fn check(world: &World<'_>, findings: &mut Findings) {
     let mut owns: BTreeMap<*const PodSpec, Vec<usize>> = BTreeMap::new();
     let mut selected: BTreeMap<(usize, &Name), Vec<Found>> = BTreeMap::new();
     let mut owners: BTreeMap<(usize, &Name), Vec<Found>> = BTreeMap::new();
-    for site in &world.sites {
+    for site in world.sites.iter().chain(&world.lingering) {
         for (placed, pod) in site
-            .bound
-            .iter()
+            .staying()
             .map(|pod| (false, pod))
             .chain(site.placed.iter().map(|pod| (true, pod)))
         {
@@ -85,8 +84,8 @@ pub(super) fn check(world: &World<'_>, findings: &mut Findings) {
 fn terms(world: &World<'_>) -> Vec<Term> {
     let mut terms = Vec::new();
     let mut seen = std::collections::BTreeSet::new();
-    for site in &world.sites {
-        for pod in site.everybody() {
+    for site in world.sites.iter().chain(&world.lingering) {
+        for pod in site.staying().chain(&site.placed) {
             if !seen.insert(Arc::as_ptr(&pod.group.spec)) {
                 continue;
             }

@@ -218,6 +218,7 @@ impl<'a, 'w> Board<'a, 'w> {
         let mut counted = BTreeMap::new();
         let world = self.world;
         let sites = world.sites.iter().chain(&world.leaving);
+        let sites = sites.chain(&world.lingering);
         for pod in sites.flat_map(Site::everybody) {
             let spec = &pod.group.spec;
             counted.entry(Arc::as_ptr(spec)).or_insert_with(|| {
@@ -258,7 +259,7 @@ impl<'a, 'w> Board<'a, 'w> {
             group.waiting = 0;
         }
         for index in 0..self.world.sites.len() {
-            for pod in &self.world.sites[index].bound {
+            for pod in self.world.sites[index].staying() {
                 self.count(index, &pod.group.spec, 1);
             }
             for pod in &self.world.sites[index].placed {
@@ -269,27 +270,43 @@ impl<'a, 'w> Board<'a, 'w> {
                 }
             }
         }
+        self.count_lingering();
+    }
+
+    /// Counts pods that stay on nodes on their way out for as long as they like.
+    fn count_lingering(&mut self) {
+        let world = self.world;
+        let first = world.sites.len() + world.leaving.len();
+        for (index, site) in world.lingering.iter().enumerate() {
+            for pod in site.staying() {
+                self.count(first + index, &pod.group.spec, 1);
+            }
+        }
     }
 
     /// Counts pods of nodes that go, or no longer counts them.
     fn count_leaving(&mut self, by: i64) {
         let world = self.world;
         for (index, site) in world.leaving.iter().enumerate() {
-            for pod in &site.bound {
+            for pod in site.staying() {
                 self.count(world.sites.len() + index, &pod.group.spec, by);
             }
         }
     }
 
-    /// Counts a pod at a site; those of nodes that go come after all others.
+    /// Counts a pod at a site; those of nodes that go, and then of those that went, come after all others.
     fn count(&mut self, site: usize, spec: &Arc<PodSpec>, by: i64) {
         let Some(role) = self.roles.get(&Arc::as_ptr(spec)) else {
             return;
         };
         let world = self.world;
-        let place = match site.checked_sub(world.sites.len()) {
-            Some(leaving) => &world.leaving[leaving],
-            None => &world.sites[site],
+        let mut places = world
+            .sites
+            .iter()
+            .chain(&world.leaving)
+            .chain(&world.lingering);
+        let Some(place) = places.nth(site) else {
+            return;
         };
         for index in &role.counted_by {
             let group = &mut self.groups[*index];

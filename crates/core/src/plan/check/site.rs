@@ -66,6 +66,11 @@ impl Site<'_> {
         }
     }
 
+    /// Pods that were there and are not on their way out: those that rules about other pods count.
+    pub(super) fn staying(&self) -> impl Iterator<Item = &Occupant<'_>> {
+        self.bound.iter().filter(|pod| !pod.group.ending)
+    }
+
     /// Everybody who is there in the end.
     pub(super) fn everybody(&self) -> impl Iterator<Item = &Occupant<'_>> {
         self.bound.iter().chain(&self.placed)
@@ -80,6 +85,8 @@ pub(super) struct World<'a> {
     pub(super) sites: Vec<Site<'a>>,
     /// Nodes that the plan takes away, as they were.
     pub(super) leaving: Vec<Site<'a>>,
+    /// Nodes on their way out with the pods that nothing may evict.
+    pub(super) lingering: Vec<Site<'a>>,
     pub(super) pools: BTreeMap<&'a str, &'a Pool>,
     /// Indices of nodes that the plan takes away.
     pub(super) removed: BTreeSet<usize>,
@@ -111,6 +118,7 @@ impl<'a> World<'a> {
             sales: Sales::of(problem, plan),
             sites: Vec::new(),
             leaving: Vec::new(),
+            lingering: Vec::new(),
             pools: problem.pools.iter().map(|p| (&*p.name, p)).collect(),
             removed,
             node_index,
@@ -135,11 +143,8 @@ impl<'a> World<'a> {
     fn add_nodes(&mut self, findings: &mut Findings) {
         let mut site_of = BTreeMap::new();
         for (index, node) in self.problem.nodes.iter().enumerate() {
-            if node.deleting {
-                continue;
-            }
             let home = Home::Node(u32::try_from(index).unwrap_or(u32::MAX));
-            let site = Site {
+            let mut site = Site {
                 kind: Kind::Node(node),
                 title: format!("node {}", node.name),
                 hostname: node.name.clone(),
@@ -151,6 +156,10 @@ impl<'a> World<'a> {
             };
             if self.removed.contains(&index) {
                 self.leaving.push(site);
+            } else if node.deleting {
+                site.bound
+                    .retain(|one| one.group.reschedulable() && self.clings(one.group));
+                self.lingering.push(site);
             } else {
                 site_of.insert(index, self.sites.len());
                 self.sites.push(site);
