@@ -36,12 +36,10 @@ impl<'a> Sales<'a> {
             match source(problem, purchase, Some(&launch.labels)) {
                 Ok(Source::Type(kind, offering)) => {
                     let Some(left) = offering.left else { continue };
+                    let own = key(&purchase.catalog, kind, offering);
                     let used = match &offering.reservation {
                         Some(id) => sales.reservations.entry(id).or_insert((0, left)),
-                        None => {
-                            let key = key(&purchase.catalog, kind, offering);
-                            sales.offerings.entry(key).or_insert((0, left))
-                        }
+                        None => sales.offerings.entry(own).or_insert((0, left)),
                     };
                     *used = (used.0 + 1, used.1.min(left));
                 }
