@@ -2,7 +2,7 @@
 
 mod line;
 mod objects;
-mod panics;
+pub(crate) mod panics;
 mod process;
 mod report;
 mod scenario;

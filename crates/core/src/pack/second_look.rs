@@ -13,7 +13,7 @@ use super::alternatives;
 use super::compile::Compiled;
 use super::scenario::Scenario;
 use super::solve::Options;
-use super::wishes::Readings;
+use super::wishes::{Readings, unheard};
 
 /// Looks at most. Every one finds places for some; hardly ever do two.
 const LOOKS: usize = 8;
@@ -59,10 +59,16 @@ pub(crate) fn complete(
         }
         let after = carried_out(compiled.problem, &plan);
         let asked = leaving_choice(compiled, &plan, Scenario::of(&after.problem));
-        let late = Readings::of(&after.problem).solve_while(&asked, options, &mut go_on);
-        if late.placed().next().is_none() {
+        let mut decide = |problem: &Problem| {
+            let readings = Readings::of(problem);
+            let late = readings.solve_while(&asked, options, &mut go_on);
+            Some(late).filter(|late| late.placed().next().is_some())
+        };
+        let late = decide(&after.problem);
+        let late = late.or_else(|| decide(&unheard(&after.problem)?));
+        let Some(late) = late else {
             break;
-        }
+        };
         let whole = joined(compiled, &plan, late, &after);
         if !whole.launches.iter().all(|one| compiled.replaceable(one)) {
             break;

@@ -45,17 +45,26 @@ fn looked_after(problem: &Problem, options: &Options, go_on: &mut dyn FnMut() ->
             best = first;
         }
     }
-    let heard = problem.settings.preferences == PreferencePolicy::Respect;
-    if heard && has_wishes(problem) && second_look::is_hoped_for(compiled, &best) {
+    let left = second_look::is_hoped_for(compiled, &best);
+    if let Some(unheard) = unheard(problem).filter(|_| left) {
         // Nobody waits for the sake of a wish.
-        let mut unheard = problem.clone();
-        unheard.settings.preferences = PreferencePolicy::Ignore;
-        let plain = looked_after(&unheard, options, go_on);
+        let plain = looked_after(&unheard, options, &mut *go_on);
         if missing(compiled, &plain) < missing(compiled, &best) {
-            best = plain;
+            // Whoever is left may be lucky where wishes are heard again.
+            best = second_look::complete(compiled, plain, options, go_on);
         }
     }
     best
+}
+
+/// The same problem with nobody's wishes heard, if any are.
+pub(crate) fn unheard(problem: &Problem) -> Option<Problem> {
+    let heard = problem.settings.preferences == PreferencePolicy::Respect;
+    (heard && has_wishes(problem)).then(|| {
+        let mut unheard = problem.clone();
+        unheard.settings.preferences = PreferencePolicy::Ignore;
+        unheard
+    })
 }
 
 /// A problem with all wishes of its pods and, where a cap bounds what they may cost, with fewer of them.

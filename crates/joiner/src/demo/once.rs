@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 use std::time::Duration;
 
 use joiner_controllers::{Settings, Thinking};
-use joiner_sim::audit::{AuditOptions, Auditor, Violation};
+use joiner_sim::audit::{AuditOptions, Auditor, Invariant, Violation};
 
 use super::narrator::{Audience, Narrator};
 use super::stage::Stage;
@@ -12,6 +12,7 @@ use super::story::{CHAPTERS, Pace};
 use super::summary::Summary;
 use crate::args::{DemoArgs, ReportFormat};
 use crate::failure::Failure;
+use crate::simulate::panics;
 
 /// The terminal, or nobody.
 struct Terminal(ReportFormat);
@@ -27,12 +28,7 @@ impl Audience for Terminal {
 
 /// Tells the story once.
 pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .map_err(|error| Failure::Demo(error.to_string()))?;
-    let (summary, violations) = runtime.block_on(play(args.seed, &mut Terminal(args.output)))?;
+    let (summary, faults) = told(args.seed, &mut Terminal(args.output))?;
     let mut out = io::stdout().lock();
     match args.output {
         ReportFormat::Text => summary.tell(&mut out),
@@ -42,20 +38,36 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     }
     .map_err(Failure::stdout)?;
     drop(out);
-    for violation in &violations {
+    for fault in &faults {
         // Standard error may be closed; the exit status says it too.
-        let _ = writeln!(
-            io::stderr(),
-            "joiner: {} {}: {}",
-            violation.at,
-            violation.invariant,
-            violation.message
-        );
+        let _ = writeln!(io::stderr(), "joiner: {fault}");
     }
-    match violations.len() {
+    match faults.len() {
         0 => Ok(()),
         count => Err(Failure::Violated(count)),
     }
+}
+
+/// Tells the story in virtual time: how it went, and everything that must never happen and did.
+fn told(seed: u64, audience: &mut dyn Audience) -> Result<(Summary, Vec<String>), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .map_err(|error| Failure::Demo(error.to_string()))?;
+    // Tasks that panic are started again, and the story goes on.
+    panics::listen();
+    let played = runtime.block_on(play(seed, audience));
+    let panics = panics::heard();
+    let (summary, violations) = played?;
+    let violated = |one: &Violation| format!("{} {}: {}", one.at, one.invariant, one.message);
+    let mut faults: Vec<String> = violations.iter().map(violated).collect();
+    faults.extend(
+        panics
+            .iter()
+            .map(|said| format!("{}: {said}", Invariant::NoPanic)),
+    );
+    Ok((summary, faults))
 }
 
 /// Plays every chapter and the night, under the eyes of the auditor.
@@ -121,21 +133,16 @@ mod tests {
         }
     }
 
-    fn told(seed: u64) -> (Summary, Vec<String>) {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .build()
-            .unwrap();
+    fn heard(seed: u64) -> (Summary, Vec<String>) {
         let mut ear = Ear::default();
-        let (summary, violations) = runtime.block_on(play(seed, &mut ear)).unwrap();
-        assert_eq!(violations, []);
+        let (summary, faults) = told(seed, &mut ear).unwrap();
+        assert!(faults.is_empty(), "{faults:#?}");
         (summary, ear.0)
     }
 
     #[test]
     fn the_story_has_everything_and_is_the_same_for_the_same_seed() {
-        let (summary, lines) = told(1);
+        let (summary, lines) = heard(1);
         let says = |what: &str| lines.iter().any(|line| line.contains(what));
         assert!(says("cheapest of"), "a reason for a purchase: {lines:#?}");
         assert!(says("is drained: Interrupted"), "{lines:#?}");
@@ -152,8 +159,8 @@ mod tests {
             sum.dollars_spent * 1.5 < sum.dollars_never_scaling_down,
             "{summary:?}"
         );
-        let (again, same) = told(1);
+        let (again, same) = heard(1);
         assert_eq!((&summary, &lines), (&again, &same));
-        assert_ne!(summary.hash, told(2).0.hash);
+        assert_ne!(summary.hash, heard(2).0.hash);
     }
 }
