@@ -83,8 +83,17 @@ impl Aftermath {
     }
 }
 
-/// Each of these pods by itself.
+/// Each of these pods by itself, as it is where it comes to: what was on its way out begins anew.
 pub(crate) fn singles(problem: &Problem, pods: &[PodRef]) -> Vec<Pod> {
+    let arrived = |pod: Pod| Pod {
+        ending: false,
+        ..pod
+    };
+    apart(problem, pods).into_iter().map(arrived).collect()
+}
+
+/// Each of these pods by itself.
+fn apart(problem: &Problem, pods: &[PodRef]) -> Vec<Pod> {
     let found = pods.iter().filter_map(|pod| {
         let group = problem.pod(*pod)?;
         Some(Pod {
@@ -122,7 +131,7 @@ fn remaining(problem: &Problem, home: Home, moved: &[PodRef]) -> (Vec<Pod>, Vec<
             rest.truncate(1);
             left.0.extend((!rest.is_empty()).then(|| pod.clone()));
         } else {
-            left.0.extend(singles(problem, &rest));
+            left.0.extend(apart(problem, &rest));
         }
         left.1.extend(rest);
     }

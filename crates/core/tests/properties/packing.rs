@@ -146,3 +146,9 @@ proptest! {
         }
     }
 }
+
+/// A pod that ends on a leaving node and comes again is counted where it comes to.
+#[test]
+fn a_pod_that_comes_again_counts_in_a_second_look() {
+    passes(&twisted(467_139_719_393_682_569, true), 0, pack::solve).unwrap();
+}
