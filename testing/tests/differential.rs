@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use anyhow::{Context as _, Result, bail};
-use joiner_sim::{
+use joiner_embedded::{
     api::{ApiServer, Options},
     clock::Clock,
 };

@@ -10,22 +10,22 @@ use joiner_core::plan::Plan;
 use joiner_core::problem::{Problem, Settings as CoreSettings};
 use tokio::sync::{Mutex, RwLock, Semaphore};
 
-use crate::backoff::Backoffs;
-use crate::classes::Classes;
-use crate::clients::Clients;
-use crate::clock::SharedClock;
 use crate::dialect::{Dialect, ObjectRef, Window};
 use crate::disrupt::Past;
-use crate::events::{Events, Severity};
-use crate::health::Health;
-use crate::learn::Learned;
+use crate::edge::clients::Clients;
+use crate::edge::clock::SharedClock;
+use crate::edge::events::{Events, Severity};
+use crate::edge::metrics::Metrics;
+use crate::edge::names::Names;
+use crate::edge::tasks::Tasks;
+use crate::guards::health::Health;
+use crate::guards::launch_rate::Pace;
 use crate::lifecycle::queue::Queue;
-use crate::metrics::Metrics;
-use crate::names::Names;
-use crate::pace::Pace;
+use crate::market::backoff::Backoffs;
+use crate::market::observed::Learned;
+use crate::market::slots::Classes;
 use crate::provision::Served;
 use crate::record::{Key, MachineRecord, PoolRecord};
-use crate::tasks::Tasks;
 use crate::view::View;
 
 /// How many pods are written to at once: the API server takes no more, however many it is asked for.

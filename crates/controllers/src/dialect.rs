@@ -10,10 +10,10 @@ use futures::stream::BoxStream;
 use jiff::Timestamp;
 use joiner_core::name::{Labels, Name};
 use joiner_core::problem::Catalog;
-use joiner_providers::{Provider, ProviderError, Uid};
+use joiner_providers::{Ledger, Owner, Provider, ProviderError, Uid};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
-use crate::clients::{Clients, WriteError};
+use crate::edge::clients::{Clients, WriteError};
 use crate::record::{
     BufferRecord, ClassKey, ClassRecord, Conditions, Key, MachineRecord, MachineStatus,
     MetadataChange, NewMachine, OverlayRecord, PoolRecord, PoolStatus,
@@ -267,11 +267,32 @@ pub trait Secrets: Send + Sync {
     async fn get(&self, namespace: &str, name: &str, key: &str) -> Result<String, String>;
 }
 
+/// What a factory is given beside the class itself.
+pub struct ClassSite<'a> {
+    /// Reads secrets.
+    pub secrets: &'a dyn Secrets,
+    /// Whose machines the provider buys: the mark that it puts on each of them.
+    pub owner: Owner,
+    /// Where the provider keeps what its cloud cannot carry.
+    pub ledger: Arc<dyn Ledger>,
+}
+
+/// Opens the ledgers of classes.
+pub trait Ledgers: Send + Sync {
+    /// The ledger of one class: the same entries for the same class, whichever process asks.
+    fn open(&self, class: &ClassRecord) -> Arc<dyn Ledger>;
+}
+
 /// Makes providers out of node classes of one kind.
 #[async_trait]
 pub trait ClassFactory: Send + Sync {
     /// Which classes.
     fn kind(&self) -> ClassKind;
+
+    /// The family of custom resources whose pools name its classes; part of the mark on every machine.
+    fn family(&self) -> &'static str {
+        "karpenter"
+    }
 
     /// Whether its classes are objects. What only stands for one has no status to write.
     fn has_objects(&self) -> bool {
@@ -287,7 +308,7 @@ pub trait ClassFactory: Send + Sync {
     async fn build(
         &self,
         class: &ClassRecord,
-        secrets: &dyn Secrets,
+        site: &ClassSite<'_>,
     ) -> Result<Arc<dyn Provider>, ProviderError>;
 }
 

@@ -41,13 +41,13 @@ pub(crate) use past::Past;
 
 use self::reasons::Reasons;
 use self::wave::Wave;
-use crate::clients::WriteError;
-use crate::clock;
 use crate::context::{Context, Decide, Mode};
-use crate::events::Severity;
-use crate::metrics::{Evaluation, Validation, consolidation_type};
+use crate::edge::clients::WriteError;
+use crate::edge::clock;
+use crate::edge::events::Severity;
+use crate::edge::metrics::{Evaluation, Validation, consolidation_type};
+use crate::last_decision::LastDecision;
 use crate::record::{Key, MachineRecord};
-use crate::thought::Thought;
 
 /// How often disruptions under way are looked at, and how soon after a change.
 const PROGRESS: Duration = Duration::from_secs(1);
@@ -125,7 +125,7 @@ struct Mind {
     /// What users were told.
     reasons: Reasons,
     /// A cluster in which nothing was to be done.
-    rest: Thought,
+    rest: LastDecision,
     /// The change that is under way.
     wave: Wave,
 }
@@ -134,7 +134,7 @@ struct Mind {
 fn snapshot(context: &Context, wave: &mut Wave) -> (Problem, BTreeMap<Name, Key>) {
     let now = context.now();
     let world = context.view.read();
-    let terms = crate::terms::terms(context, &world, now);
+    let terms = crate::market::terms::terms(context, &world, now);
     let mut snapshot = world.problem(&terms, now);
     guard::only_canaries(&world, &mut snapshot.problem, &snapshot.machines);
     guard::let_settle(context.settings.settle, &mut snapshot.problem);

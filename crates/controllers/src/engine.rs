@@ -14,21 +14,24 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 use tracing::{error, warn};
 
-use crate::classes::{Classes, ClusterSecrets};
-use crate::clients::Clients;
-use crate::clock::SharedClock;
 use crate::context::{Context, Decide, Mode, PENS, Settings};
-use crate::dialect::{ClassFactory, Dialect, ObjectRef};
-use crate::events::{Events, Severity};
-use crate::lease::{Elector, LeaseOptions};
+use crate::dialect::{ClassFactory, Dialect, Ledgers, ObjectRef};
+use crate::disrupt;
+use crate::edge::clients::Clients;
+use crate::edge::clock::SharedClock;
+use crate::edge::events::{Events, Severity};
+use crate::edge::lease::{Elector, LeaseOptions};
+use crate::edge::metrics::Metrics;
+use crate::edge::names::Names;
+use crate::edge::tasks::Tasks;
+use crate::guards::selfcheck;
 use crate::lifecycle::reconcile;
-use crate::metrics::Metrics;
-use crate::names::Names;
+use crate::market::prices;
+use crate::market::slots::{Classes, ClusterSecrets};
 use crate::provision::{self, Batch};
 use crate::record::{Key, annotations};
-use crate::tasks::Tasks;
+use crate::upkeep::{buffers, gc, interruption, pools, repair};
 use crate::view::{Touched, View, sources};
-use crate::{buffers, disrupt, gc, interruption, pools, prices, repair, selfcheck};
 
 /// How soon after a change of terms a new plan is made.
 const TERMS: Duration = Duration::from_secs(1);
@@ -47,6 +50,10 @@ pub struct EngineOptions {
     pub dialects: Vec<Arc<dyn Dialect>>,
     /// Makers of providers.
     pub classes: Vec<Arc<dyn ClassFactory>>,
+    /// Identity of the cluster: the UID of its namespace `kube-system`.
+    pub cluster: Name,
+    /// Where providers keep what their clouds cannot carry.
+    pub ledgers: Arc<dyn Ledgers>,
     /// How to behave.
     pub settings: Settings,
     /// How to lead; `None` to run alone.
@@ -108,6 +115,8 @@ impl Engine {
             clock,
             dialects,
             classes,
+            cluster,
+            ledgers,
             settings,
             lease,
             decide,
@@ -117,7 +126,7 @@ impl Engine {
         let secrets = Arc::new(ClusterSecrets(clients.clone()));
         let context = Arc::new(Context {
             events: Events::start(&clients, clock.clone(), source, &tasks),
-            classes: Classes::new(classes, secrets, clock.clone()),
+            classes: Classes::new(classes, secrets, ledgers, cluster, clock.clone()),
             metrics: Metrics::register(registry),
             decide: decide.unwrap_or_else(|| Arc::new(Core::default())),
             names: Names::new(settings.seed),
@@ -125,11 +134,11 @@ impl Engine {
                 .iter()
                 .map(|one| (one.name(), one.clone()))
                 .collect::<BTreeMap<_, _>>(),
-            backoffs: crate::backoff::Backoffs::default(),
-            health: crate::health::Health::default(),
-            pace: crate::pace::Pace::default(),
+            backoffs: crate::market::backoff::Backoffs::default(),
+            health: crate::guards::health::Health::default(),
+            pace: crate::guards::launch_rate::Pace::default(),
             past: crate::disrupt::Past::default(),
-            learned: crate::learn::Learned::default(),
+            learned: crate::market::observed::Learned::default(),
             served: crate::provision::Served::default(),
             purchasing: tokio::sync::Mutex::default(),
             selling: tokio::sync::RwLock::default(),
@@ -339,7 +348,7 @@ fn measure(context: &Context) {
             .filter(|pod| pod.node.is_some() && !pod.terminal);
         let used: i64 = bound.map(|pod| pod.spec.requests.get(name)).sum();
         if all > 0 {
-            let labels = crate::metrics::Resource {
+            let labels = crate::edge::metrics::Resource {
                 resource_type: name.to_owned(),
             };
             let percent = used as f64 * 100.0 / all as f64;

@@ -27,13 +27,13 @@ pub(crate) use offers::{choose, offers};
 use served::Sold;
 pub(crate) use served::{Ground, Kind, Reservation, Served};
 
-use crate::clients::WriteError;
-use crate::clock;
 use crate::context::{Context, Mode};
-use crate::events::Severity;
-use crate::limits;
+use crate::edge::clients::WriteError;
+use crate::edge::clock;
+use crate::edge::events::Severity;
+use crate::guards::limits;
+use crate::last_decision::LastDecision;
 use crate::record::{MachineRecord, NewMachine, PoolRecord};
-use crate::thought::Thought;
 use crate::view::pods::PodRecord;
 use crate::view::problem::Snapshot;
 
@@ -47,7 +47,7 @@ const AGAIN: Duration = Duration::from_secs(10);
 
 /// Provides for pods, for ever.
 pub(crate) async fn run(context: Arc<Context>, batch: Arc<Batch>) {
-    let mut known = Thought::default();
+    let mut known = LastDecision::default();
     loop {
         batch.wait(window(&context)).await;
         if !context.may_act() {
@@ -93,7 +93,7 @@ fn window(context: &Context) -> crate::dialect::Window {
 }
 
 /// One plan, carried out. One that bought nothing, `known`, is not made again while everything stays the same.
-async fn round(context: &Context, known: &mut Thought) -> Outcome {
+async fn round(context: &Context, known: &mut LastDecision) -> Outcome {
     let statics = statics::fill(context).await;
     let started = Instant::now();
     let _buying = context.purchasing.lock().await;
@@ -102,7 +102,7 @@ async fn round(context: &Context, known: &mut Thought) -> Outcome {
     nominate::take_back(context, now).await;
     let mut snapshot = {
         let world = context.view.read();
-        let terms = crate::terms::terms(context, &world, now);
+        let terms = crate::market::terms::terms(context, &world, now);
         world.problem(&terms, now)
     };
     spare::add(&mut snapshot);
@@ -150,7 +150,7 @@ async fn round(context: &Context, known: &mut Thought) -> Outcome {
     remember(context, &problem, &plan, &pending, &made);
     drop(selling);
     tell(context, &problem, &plan, &pending, &made, &machines);
-    crate::buffers::judge(context, &problem, &plan).await;
+    crate::upkeep::buffers::judge(context, &problem, &plan).await;
     let complete = made.len() == plan.launches.len() && plan.unplaced.is_empty();
     if plan.launches.is_empty() {
         // Time plays no part in where pods fit.
@@ -187,7 +187,7 @@ fn hold_what_does_not_help(context: &Context, now: jiff::Timestamp) {
              the pool and its node class promise",
             miss.machines
         );
-        let subject = crate::backoff::Subject::Pool(miss.pool.clone());
+        let subject = crate::market::backoff::Subject::Pool(miss.pool.clone());
         let times = u32::try_from(times).unwrap_or(u32::MAX);
         let until = context.backoffs.hold(subject, &because, now, times);
         warn!(pool = %miss.pool, %because, next_try = %until, "a pool does not help its pods");

@@ -28,8 +28,8 @@ use tokio::sync::mpsc;
 pub use waits::Wait;
 pub use world::World;
 
-use crate::clock::SharedClock;
 use crate::dialect::{Event, Malformed, Sighting};
+use crate::edge::clock::SharedClock;
 use crate::record::{ClassKey, Key, MachineRecord, PoolRecord};
 use nodes::NodeRecord;
 use pods::PodKey;

@@ -4,8 +4,8 @@ mod world;
 
 use std::time::Duration;
 
-use joiner_sim::api::Verb;
-use joiner_sim::faults::{Chances, Fault, Rule};
+use joiner_embedded::api::Verb;
+use joiner_embedded::faults::{Chances, Fault, Rule};
 use world::{World, pass};
 
 /// Nothing leaked, nothing bought twice: what the cloud has, what was asked for and what is a node are the same.

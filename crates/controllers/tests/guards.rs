@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use joiner_controllers::clients::Clients;
 use joiner_controllers::dialect::{ClassFactory, Dialect};
 use joiner_controllers::dialects::karpenter::Karpenter;
 use joiner_controllers::dialects::karpetrack::{CLOUDSPACE, Karpetrack, KarpetrackOptions};
+use joiner_controllers::edge::clients::Clients;
+use joiner_controllers::edge::metrics::Validation;
 use joiner_controllers::engine::Core;
-use joiner_controllers::metrics::Validation;
 use joiner_controllers::{Decide, Settings};
 use joiner_core::plan::Plan;
 use joiner_core::problem::Problem;
@@ -397,7 +397,7 @@ async fn pools_of_two_families_compete_in_one_plan() {
 
 /// Decides as the core does, and the first time that a node is to go a pod comes to it meanwhile.
 struct Interrupted {
-    api: joiner_sim::api::Local,
+    api: joiner_embedded::api::Local,
     came: AtomicBool,
 }
 

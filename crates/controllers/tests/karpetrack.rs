@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use joiner_controllers::dialects::karpetrack::KarpetrackOptions;
-use joiner_sim::api::DeleteOptions;
+use joiner_embedded::api::DeleteOptions;
 use joiner_sim::clouds::rackspace::CallFault;
 use serde_json::{Value, json};
 use spot::{NODES, POOLS, World, minutes, phase, quick};

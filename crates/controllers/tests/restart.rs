@@ -13,20 +13,21 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use joiner_controllers::clients::{Clients, Fence};
-use joiner_controllers::clock::SystemClock;
-use joiner_controllers::dialect::{ClassFactory, ClassKind, Secrets};
+use joiner_controllers::dialect::{ClassFactory, ClassKind, ClassSite};
 use joiner_controllers::dialects::karpenter::Karpenter;
+use joiner_controllers::edge::clients::{Clients, Fence};
+use joiner_controllers::edge::clock::SystemClock;
+use joiner_controllers::edge::ledger::MemoryLedgers;
 use joiner_controllers::engine::Core;
 use joiner_controllers::record::ClassRecord;
 use joiner_controllers::{Decide, Engine, EngineOptions, Settings};
 use joiner_core::plan::Plan;
 use joiner_core::problem::{Catalog, Problem};
+use joiner_embedded::api::{ApiServer, Local, Options};
+use joiner_embedded::clock::Clock;
 use joiner_providers::{
     LaunchRequest, Machine, MachineId, MachineState, NodeLink, Provider, ProviderError,
 };
-use joiner_sim::api::{ApiServer, Local, Options};
-use joiner_sim::clock::Clock;
 use joiner_sim::clouds::sim::built_in;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
@@ -143,6 +144,8 @@ async fn the_engine_of_the_restart() {
     let started = Instant::now();
     let engine = Engine::start(
         EngineOptions {
+            cluster: "cluster".into(),
+            ledgers: Arc::new(MemoryLedgers),
             dialects: vec![Arc::new(Karpenter::new(clients.clone(), vec![SIM]))],
             classes: vec![Arc::new(Fixed)],
             clock: Arc::new(SystemClock),
@@ -219,7 +222,7 @@ impl ClassFactory for Fixed {
     async fn build(
         &self,
         _: &ClassRecord,
-        _: &dyn Secrets,
+        _: &ClassSite<'_>,
     ) -> Result<Arc<dyn Provider>, ProviderError> {
         let all: Vec<Machine> = {
             let model = machine(0);

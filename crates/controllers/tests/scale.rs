@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use joiner_controllers::clock::SystemClock;
 use joiner_controllers::dialect::Event;
+use joiner_controllers::edge::clock::SystemClock;
 use joiner_controllers::view::nodes::lower_node;
 use joiner_controllers::view::problem::Terms;
 use joiner_controllers::view::{Observation, View};

@@ -5,7 +5,7 @@ mod world;
 use std::time::Duration;
 
 use joiner_controllers::Settings;
-use joiner_sim::api::DeleteOptions;
+use joiner_embedded::api::DeleteOptions;
 use joiner_sim::clouds::sim::{SimCloudOptions, built_in};
 use serde_json::json;
 use world::{World, is_true, pass};
@@ -325,7 +325,7 @@ async fn a_budget_that_forbids_it_holds_the_drain_and_is_named() {
             "nodeclaims.karpenter.sh",
             "",
             &name,
-            joiner_sim::api::DeleteOptions::default(),
+            joiner_embedded::api::DeleteOptions::default(),
         )
         .unwrap();
     pass(120).await;
@@ -342,7 +342,7 @@ async fn a_budget_that_forbids_it_holds_the_drain_and_is_named() {
             "poddisruptionbudgets.policy",
             "default",
             "web",
-            joiner_sim::api::DeleteOptions::default(),
+            joiner_embedded::api::DeleteOptions::default(),
         )
         .unwrap();
     world
@@ -442,7 +442,7 @@ async fn a_leaked_machine_is_found_and_taken_away() {
         "nodeclaims.karpenter.sh",
         "",
         &name,
-        joiner_sim::api::DeleteOptions::default(),
+        joiner_embedded::api::DeleteOptions::default(),
     )
     .unwrap();
     let mut stripped = (*api.get("nodeclaims.karpenter.sh", "", &name).unwrap()).clone();
@@ -595,7 +595,7 @@ async fn foreign_nodes_are_used_and_never_touched() {
     world
         .cluster
         .kubelets()
-        .boot(joiner_sim::cluster::kubelet::NodeSpec::named("theirs"));
+        .boot(joiner_embedded::cluster::kubelet::NodeSpec::named("theirs"));
     world.until("it is there", |world| world.nodes() == 1).await;
     world.pool("default", |_| ());
     world.deployment("web", 2, "500m", |_| ());

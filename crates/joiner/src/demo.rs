@@ -53,7 +53,7 @@ impl Audience for Terminal {
 }
 
 async fn play(args: &DemoArgs) -> Result<(), Failure> {
-    let refused = |status: joiner_sim::api::Status| Failure::Demo(status.to_string());
+    let refused = |status: joiner_embedded::api::Status| Failure::Demo(status.to_string());
     let mut stage = Stage::set(args.seed, Some(Timestamp::now()), Settings::default(), None)
         .map_err(refused)?;
     let port = stage

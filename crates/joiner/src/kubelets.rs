@@ -1,7 +1,7 @@
 //! Simulated kubelets on any cluster: machines of a simulated cloud register as nodes of a real API server and run the
 //! pods that are bound to them.
 //!
-//! What a kubelet says and does is what the embedded cluster's kubelets say and do (`joiner_sim::cluster::kubelet`);
+//! What a kubelet says and does is what the embedded cluster's kubelets say and do (`joiner_embedded::cluster::kubelet`);
 //! here is only how it gets to an API server across the network and back. One watch on pods, one on nodes and a few
 //! workers serve all machines.
 
@@ -13,13 +13,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use joiner_controllers::clients::Clients;
+use joiner_controllers::edge::clients::Clients;
+use joiner_controllers::edge::tasks::Tasks;
 use joiner_controllers::lifecycle::queue::Queue;
-use joiner_controllers::tasks::Tasks;
-use joiner_sim::clock::Clock;
+use joiner_embedded::clock::Clock;
+use joiner_embedded::cluster::kubelet::behaviour::PodDefaults;
+use joiner_embedded::cluster::kubelet::{KubeletOptions, NodeSpec};
 use joiner_sim::clouds::sim::Rack;
-use joiner_sim::cluster::kubelet::behaviour::PodDefaults;
-use joiner_sim::cluster::kubelet::{KubeletOptions, NodeSpec};
 use tokio::sync::watch;
 use tokio::time::Instant;
 

@@ -4,17 +4,18 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use joiner_api::Dialect as Family;
-use joiner_controllers::clients::Clients;
-use joiner_controllers::clock::{Clock, SharedClock};
-use joiner_controllers::dialect::{ClassFactory, ClassKind, Dialect};
+use joiner_controllers::dialect::{ClassFactory, ClassKind, Dialect, Ledgers};
 use joiner_controllers::dialects::karpenter::Karpenter;
 use joiner_controllers::dialects::karpetrack::{CLOUDSPACE, Karpetrack, KarpetrackOptions};
-use joiner_controllers::lease::LeaseOptions;
+use joiner_controllers::edge::clients::Clients;
+use joiner_controllers::edge::clock::{Clock, SharedClock};
+use joiner_controllers::edge::lease::LeaseOptions;
 use joiner_controllers::{Decide, Engine, EngineOptions, Settings};
+use joiner_core::name::Name;
 use prometheus_client::registry::Registry;
 
 /// The clock of an embedded cluster is the clock of its engine.
-pub(crate) struct ClusterClock(pub(crate) joiner_sim::clock::Clock);
+pub(crate) struct ClusterClock(pub(crate) joiner_embedded::clock::Clock);
 
 impl Clock for ClusterClock {
     fn now(&self) -> Timestamp {
@@ -66,6 +67,10 @@ pub(crate) struct Wiring {
     pub(crate) karpetrack: KarpetrackOptions,
     /// Makers of providers.
     pub(crate) classes: Vec<Arc<dyn ClassFactory>>,
+    /// Identity of the cluster: the UID of its namespace `kube-system`.
+    pub(crate) cluster: Name,
+    /// Where providers keep what their clouds cannot carry.
+    pub(crate) ledgers: Arc<dyn Ledgers>,
     /// How to behave.
     pub(crate) settings: Settings,
     /// How to lead; `None` to run alone.
@@ -87,6 +92,8 @@ impl Wiring {
             dialects: dialects.collect(),
             classes: self.classes,
             clock: self.clock,
+            cluster: self.cluster,
+            ledgers: self.ledgers,
             settings: self.settings,
             lease: self.lease,
             decide: self.decide,

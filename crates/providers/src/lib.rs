@@ -4,12 +4,14 @@
 
 mod error;
 pub mod http;
+mod ledger;
 mod machine;
 mod provider;
 pub mod rackspace;
 
 pub use error::ProviderError;
+pub use ledger::{Ledger, LedgerEntry, MemoryLedger};
 pub use machine::{
-    LaunchRequest, Machine, MachineId, MachineState, NodeLink, Notice, NoticeKind, Uid,
+    LaunchRequest, Machine, MachineId, MachineState, NodeLink, Notice, NoticeKind, Owner, Uid,
 };
 pub use provider::{Provider, RepairPolicy, Timeouts};

@@ -29,6 +29,16 @@ impl fmt::Display for MachineId {
 #[serde(transparent)]
 pub struct Uid(pub Name);
 
+/// Whose machines: written on every machine beside its UID, so that two clusters, or two families of custom resources in
+/// one cluster, never touch each other's.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Owner {
+    /// Identity of the cluster: the UID of its namespace `kube-system`.
+    pub cluster: Name,
+    /// Family of custom resources, for example `karpenter`.
+    pub family: Name,
+}
+
 /// A machine to be bought.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LaunchRequest {

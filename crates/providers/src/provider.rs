@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
+use joiner_core::name::Name;
+use joiner_core::plan::Purchase;
 use joiner_core::problem::Catalog;
 
 use crate::{LaunchRequest, Machine, MachineId, Notice, ProviderError, Uid};
@@ -54,6 +56,16 @@ pub trait Provider: Send + Sync {
     /// with the same UID, returns the same machine, also when the first answer was lost.
     async fn launch(&self, request: &LaunchRequest) -> Result<Machine, ProviderError>;
 
+    /// Buys several machines in one go, where the cloud can; one answer for each request, in the order of the requests.
+    async fn launch_all(&self, requests: &[LaunchRequest]) -> Vec<Result<Machine, ProviderError>> {
+        futures::future::join_all(requests.iter().map(|request| self.launch(request))).await
+    }
+
+    /// How many machines [`Provider::launch_all`] buys in one call. With 1 each is launched by itself.
+    fn launch_batch(&self) -> usize {
+        1
+    }
+
     /// Sees to it that the machine goes. `Ok` when it is on its way out, `NotFound` once it is really gone; never
     /// touches a machine that does not carry our mark.
     async fn terminate(&self, id: &MachineId) -> Result<(), ProviderError>;
@@ -92,10 +104,20 @@ pub trait Provider: Send + Sync {
         None
     }
 
-    /// How long things take.
-    fn timeouts(&self) -> Timeouts {
+    /// How long things take for this purchase.
+    fn timeouts(&self, _: &Purchase) -> Timeouts {
         Timeouts::default()
     }
+
+    /// What the cloud counts calls against, as a fingerprint that tells no secret: classes with the same one share the
+    /// limits on calls. `None`: this class shares them with no other.
+    fn credential(&self) -> Option<Name> {
+        None
+    }
+
+    /// Ends what must not stay open, such as sessions. Called when the class changes or goes, and at shutdown; the
+    /// provider may be used again afterwards.
+    async fn close(&self) {}
 
     /// Which node conditions mean that a machine is sick.
     fn repair_policies(&self) -> &[RepairPolicy] {

@@ -33,8 +33,8 @@ use self::journal::Journal;
 use self::ledger::Ledger;
 use self::open::Waits;
 pub use self::violation::{Invariant, Violation};
-use crate::api::{ApiServer, Commit};
 use crate::clouds::sim::{CloudEvent, SimCloud};
+use joiner_embedded::api::{ApiServer, Commit};
 
 /// After so many violations the rest adds nothing.
 const MOST_VIOLATIONS: usize = 20;

@@ -11,14 +11,14 @@ use joiner_core::name::Labels;
 use joiner_core::plan::Purchase;
 use joiner_core::problem::{CapacityType, Catalog};
 use joiner_core::resources::{CPU, MEMORY, Resources};
+use joiner_embedded::clock::Clock;
+use joiner_embedded::cluster::kubelet::NodeSpec;
 use joiner_providers::http::Http;
 use joiner_providers::rackspace::{Clock as Now, Rackspace, RackspaceOptions};
 use joiner_providers::{LaunchRequest, Machine, MachineId, MachineState, Provider, Uid};
-use joiner_sim::clock::Clock;
 use joiner_sim::clouds::faulty::{FaultRates, Faulty};
 use joiner_sim::clouds::rackspace::{CallFault, RackspaceCloud, RackspaceCloudOptions};
 use joiner_sim::clouds::sim::{self, Rack, SimCloud, SimCloudOptions};
-use joiner_sim::cluster::kubelet::NodeSpec;
 use serde_json::json;
 
 /// Counts what is switched on.

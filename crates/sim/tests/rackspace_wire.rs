@@ -11,16 +11,16 @@ use joiner_core::plan::Purchase;
 use joiner_core::problem::CapacityType;
 use joiner_core::resources::Resources;
 use joiner_core::taints::{Effect, Taint};
+use joiner_embedded::clock::Clock;
+use joiner_embedded::cluster::kubelet::NodeSpec;
 use joiner_providers::http::Http;
 use joiner_providers::rackspace::bids::{BidPolicy, Percentile};
 use joiner_providers::rackspace::{Clock as Now, Rackspace, RackspaceOptions};
 use joiner_providers::{
     LaunchRequest, Machine, MachineState, NodeLink, NoticeKind, Provider, ProviderError, Uid,
 };
-use joiner_sim::clock::Clock;
 use joiner_sim::clouds::rackspace::{CallFault, RackspaceCloud, RackspaceCloudOptions};
 use joiner_sim::clouds::sim::Rack;
-use joiner_sim::cluster::kubelet::NodeSpec;
 use secrecy::SecretString;
 
 const UID: &str = "7c1f0f1e-5b53-4e0a-9a55-0c6f2f7a9d10";

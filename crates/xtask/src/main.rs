@@ -53,7 +53,7 @@ enum Chore {
         #[arg(long)]
         live: PathBuf,
         /// Where the assets go
-        #[arg(long, default_value = "crates/sim/assets/openapi")]
+        #[arg(long, default_value = "crates/embedded/assets/openapi")]
         into: PathBuf,
     },
     /// Collect the field numbers of Kubernetes' protobuf messages for the embedded API server
@@ -65,7 +65,7 @@ enum Chore {
         #[arg(long, default_value = "v0.34.4")]
         version: String,
         /// Where the asset goes
-        #[arg(long, default_value = "crates/sim/assets/protobuf")]
+        #[arg(long, default_value = "crates/embedded/assets/protobuf")]
         into: PathBuf,
     },
 }

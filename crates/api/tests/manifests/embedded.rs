@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use joiner_sim::schema::{self, Schema, cel::Rules};
+use joiner_embedded::schema::{self, Schema, cel::Rules};
 use serde_json::Value;
 
 use super::cases::{accepted, refused};

@@ -17,8 +17,8 @@ use serde_json::json;
 pub use hash::VERSION as HASH_VERSION;
 
 use super::{convert, objects};
-use crate::clients::{Clients, WriteError};
 use crate::dialect::{ClassKind, Dialect, Malformed, ObjectRef, Sighting, Watch, Window};
+use crate::edge::clients::{Clients, WriteError};
 use crate::record::{
     BufferRecord, Conditions, Key, MachineRecord, MachineStatus, MetadataChange, NewMachine,
     OverlayRecord, PoolRecord, PoolStatus,

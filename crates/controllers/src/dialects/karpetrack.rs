@@ -24,8 +24,8 @@ use kube::api::{Api, PostParams};
 pub use class::{Branded, CLOUDSPACE, class_key};
 
 use super::{convert, objects};
-use crate::clients::{Clients, WriteError};
 use crate::dialect::{Dialect, Event, ObjectRef, Sighting, Watch, Window};
+use crate::edge::clients::{Clients, WriteError};
 use crate::record::{
     ClassKey, Key, MachineRecord, MachineStatus, MetadataChange, NewMachine, PoolRecord,
     PoolStatus, kinds,

@@ -7,7 +7,7 @@ use kube::api::{Api, Patch, PatchParams};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::clients::WriteError;
+use crate::edge::clients::WriteError;
 use crate::lifecycle::reconcile::exactly;
 use crate::record::{MachineRecord, MetadataChange};
 

@@ -17,10 +17,10 @@ use super::progress::{obstacle, undo};
 use super::taint::{Taintedness, taint};
 use super::turns::Turns;
 use super::{delete, guard, past};
-use crate::clients::WriteError;
 use crate::context::Context;
-use crate::events::Severity;
-use crate::metrics::{Decision, PoolDecision, consolidation_type};
+use crate::edge::clients::WriteError;
+use crate::edge::events::Severity;
+use crate::edge::metrics::{Decision, PoolDecision, consolidation_type};
 use crate::provision::{Purpose, launch};
 use crate::record::{
     Condition, Intent, Key, MachineRecord, MetadataChange, Truth, annotations, kinds,

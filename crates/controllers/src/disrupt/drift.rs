@@ -14,9 +14,9 @@ use joiner_providers::{Machine, MachineId};
 use tokio::sync::Notify;
 use tracing::{info, warn};
 
-use crate::clients::WriteError;
-use crate::clock;
 use crate::context::{Context, Mode};
+use crate::edge::clients::WriteError;
+use crate::edge::clock;
 use crate::record::{Condition, Key, MachineRecord, PoolRecord, Truth, kinds};
 
 /// How old a machine must be before its type may be missed: catalogues of young types come and go.

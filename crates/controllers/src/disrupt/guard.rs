@@ -13,8 +13,8 @@ use joiner_core::problem::{DisruptionReason, Problem};
 use super::command::Command;
 use super::past;
 use super::turns::Turns;
-use crate::clock;
 use crate::context::Context;
+use crate::edge::clock;
 use crate::record::{Key, MachineRecord, kinds};
 use crate::view::World;
 

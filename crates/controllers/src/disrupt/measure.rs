@@ -7,7 +7,7 @@ use joiner_core::problem::Problem;
 use super::begin::word;
 use super::command::IN_TURN;
 use crate::context::Context;
-use crate::metrics::{PoolReason, Reason};
+use crate::edge::metrics::{PoolReason, Reason};
 
 pub(super) fn measure(context: &Context, problem: &Problem, plan: &Plan) {
     for (pool, reason, most) in allowed(problem) {

@@ -10,8 +10,8 @@ use joiner_core::labels;
 use joiner_core::problem::Problem;
 
 use super::command::Command;
-use crate::clock;
-use crate::names::digest;
+use crate::edge::clock;
+use crate::edge::names::digest;
 
 /// Decisions by digest, and when each was carried out.
 #[derive(Debug, Default)]

@@ -33,7 +33,7 @@ pub(super) async fn lacking(context: &Context, machine: &MachineRecord) -> Optio
 fn without(context: &Context, machine: &Key, node: &Name) -> Problem {
     let now = context.now();
     let world = context.view.read();
-    let mut terms = crate::terms::terms(context, &world, now);
+    let mut terms = crate::market::terms::terms(context, &world, now);
     let waiting: BTreeSet<&Name> = world
         .pods
         .iter()

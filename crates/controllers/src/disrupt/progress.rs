@@ -17,10 +17,10 @@ use super::begin::word;
 use super::taint::{Taintedness, is_work, live_pods, taint};
 use super::turns::Turns;
 use super::{delete, places};
-use crate::clock;
 use crate::context::Context;
-use crate::events::Severity;
-use crate::metrics::{Decision, consolidation_type};
+use crate::edge::clock;
+use crate::edge::events::Severity;
+use crate::edge::metrics::{Decision, consolidation_type};
 use crate::record::{Intent, MachineRecord, MetadataChange, annotations};
 use crate::view::World;
 use crate::view::pods::DISRUPTED;
@@ -160,8 +160,10 @@ fn deadline<'m>(
     replacements: impl Iterator<Item = &'m Arc<MachineRecord>>,
 ) -> Timestamp {
     let slowest = replacements
-        .filter_map(|one| context.classes.slot(&one.class))
-        .map(|slot| slot.provider.timeouts().registration)
+        .filter_map(|one| {
+            let slot = context.classes.slot(&one.class)?;
+            Some(one.timeouts(&*slot.provider).registration)
+        })
         .max();
     let joined = slowest.unwrap_or_else(|| Timeouts::default().registration);
     clock::after(intent.since, joined + TAKEN_INTO_USE)

@@ -7,9 +7,9 @@ use std::time::Duration;
 use joiner_core::name::Name;
 use joiner_core::plan::Plan;
 
-use crate::clock;
 use crate::context::Context;
-use crate::events::Severity;
+use crate::edge::clock;
+use crate::edge::events::Severity;
 use crate::record::Key;
 
 /// What is held back for longer than this is told; the rest only waits for its time and is no news.

@@ -11,8 +11,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::progress::members;
-use crate::clock;
 use crate::context::Context;
+use crate::edge::clock;
 use crate::record::{MachineRecord, annotations};
 use crate::view::World;
 

@@ -5,8 +5,8 @@ use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams};
 
-use crate::clients::WriteError;
 use crate::context::Context;
+use crate::edge::clients::WriteError;
 use crate::lifecycle::NodeChange;
 use crate::view::nodes::{NodeRecord, lower_node};
 use crate::view::pods::{DISRUPTED, LeanPod, Owner, PodRecord, Specs, lower_pod};

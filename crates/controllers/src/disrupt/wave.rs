@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use joiner_core::problem::Problem;
 
-use crate::clock;
+use crate::edge::clock;
 
 /// A cluster that never rests is not waited for.
 const LONGEST: Duration = Duration::from_mins(1);

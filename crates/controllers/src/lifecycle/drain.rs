@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::{Memory, Observed, Step, Wake};
-use crate::clock;
+use crate::edge::clock;
 use crate::view::nodes::NodeRecord;
 use crate::view::pods::{DISRUPTED, Owner, PodRecord};
 use joiner_core::resources;

@@ -7,10 +7,10 @@ use kube::api::{DeleteParams, EvictParams};
 use tracing::{debug, info};
 
 use super::reconcile::{Worker, exactly};
-use crate::clients::WriteError;
 use crate::context::Context;
 use crate::dialect::ObjectRef;
-use crate::events::Severity;
+use crate::edge::clients::WriteError;
+use crate::edge::events::Severity;
 use crate::record::MachineRecord;
 use crate::view::pods::PodKey;
 

@@ -8,7 +8,7 @@ use joiner_core::resources;
 use joiner_core::taints::{Effect, Taint};
 
 use super::{Cause, NodeChange, Observed, Step, Wake, standing, status_or_wait, with_conditions};
-use crate::clock;
+use crate::edge::clock;
 use crate::record::{MachineRecord, MachineStatus, Truth, kinds};
 use crate::view::nodes::{NodeRecord, RESERVED};
 

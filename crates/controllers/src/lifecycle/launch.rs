@@ -7,7 +7,7 @@ use joiner_core::name::{Labels, Name};
 use joiner_providers::{LaunchRequest, Machine, MachineState, NodeLink};
 
 use super::{Cause, Observed, ProviderAnswer, Step, Wake, status_or_wait, with_conditions};
-use crate::clock;
+use crate::edge::clock;
 use crate::record::{MachineRecord, MachineStatus, MetadataChange, Truth, annotations, kinds};
 
 /// The longest that the words of a cloud may be in a condition.

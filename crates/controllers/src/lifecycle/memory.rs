@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use joiner_core::name::Name;
 use joiner_providers::{Machine, NodeLink, ProviderError};
 
-use crate::clients::WriteError;
-use crate::clock;
+use crate::edge::clients::WriteError;
+use crate::edge::clock;
 
 /// The first wait after a failure, and the longest.
 ///

@@ -8,9 +8,9 @@ use joiner_providers::NodeLink;
 
 use super::reconcile::Worker;
 use super::{Observed, drain};
-use crate::classes::Slot;
 use crate::dialect::Dialect;
 use crate::disrupt::reserve;
+use crate::market::slots::Slot;
 use crate::record::MachineRecord;
 use crate::view::World;
 use crate::view::nodes::NodeRecord;
@@ -82,7 +82,7 @@ impl Worker<'_> {
             now,
             consolidate_after: pool.and_then(|pool| pool.pool.disruption.consolidate_after),
             last_pod_event: world.last_pod_event(node),
-            timeouts: slot.map(|slot| slot.provider.timeouts()),
+            timeouts: slot.map(|slot| machine.timeouts(&*slot.provider)),
             finalizer: dialect.finalizer(),
             owner: dialect.owner(machine),
             node_labels: dialect.node_labels(machine),
@@ -136,7 +136,7 @@ pub(super) fn within_limits(world: &World, machine: &MachineRecord) -> bool {
     let Some(offer) = machine.offer() else {
         return true;
     };
-    let mut usage = crate::limits::usage(world, pool.id(), Some(&machine.key));
+    let mut usage = crate::guards::limits::usage(world, pool.id(), Some(&machine.key));
     usage.add(&offer.capacity, offer.purchase.price);
     usage.exceeds(&pool.pool.limits).is_none()
 }

@@ -10,11 +10,11 @@ use tracing::{info, warn};
 use super::observe::within_limits;
 use super::reconcile::{Worker, exactly};
 use super::{Cause, NodeChange, Step};
-use crate::backoff::Subject;
-use crate::classes::Slot;
-use crate::clients::{WriteError, while_leading};
 use crate::dialect::Dialect;
-use crate::events::Severity;
+use crate::edge::clients::{WriteError, while_leading};
+use crate::edge::events::Severity;
+use crate::market::backoff::Subject;
+use crate::market::slots::Slot;
 use crate::record::{MachineRecord, MachineStatus, MetadataChange, kinds};
 use crate::view::nodes::lower_node;
 

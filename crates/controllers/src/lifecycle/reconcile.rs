@@ -12,10 +12,10 @@ use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use super::{Memory, Step, Wake, step};
-use crate::clients::WriteError;
-use crate::clock;
 use crate::context::{Context, Mode};
 use crate::dialect::Dialect;
+use crate::edge::clients::WriteError;
+use crate::edge::clock;
 use crate::record::{Key, MachineRecord};
 use crate::view::nodes::lower_node;
 

@@ -11,7 +11,7 @@ use super::launch::{provider_id, shorten};
 use super::{
     Cause, NodeChange, Observed, ProviderAnswer, Step, Wake, set, status_or_wait, with_conditions,
 };
-use crate::clock;
+use crate::edge::clock;
 use crate::record::{MachineRecord, Truth, kinds};
 use crate::view::nodes::NodeRecord;
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::{Observed, set};
-use crate::clock;
+use crate::edge::clock;
 use crate::record::{MachineRecord, MachineStatus, Truth, kinds};
 use crate::view::nodes::NodeRecord;
 use crate::view::pods::DISRUPTED;

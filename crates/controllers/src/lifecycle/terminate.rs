@@ -11,7 +11,7 @@ use super::launch::shorten;
 use super::{
     NodeChange, Observed, ProviderAnswer, Step, Wake, set, status_or_wait, with_conditions,
 };
-use crate::clock;
+use crate::edge::clock;
 use crate::record::{MachineRecord, MetadataChange, Truth, annotations, kinds};
 use crate::view::nodes::NodeRecord;
 use crate::view::pods::DISRUPTED;

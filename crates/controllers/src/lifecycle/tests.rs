@@ -12,7 +12,7 @@ use joiner_core::taints::{Effect, Taint};
 use joiner_providers::{MachineState, ProviderError};
 
 use super::{Cause, ProviderAnswer, Step, Wake};
-use crate::clock;
+use crate::edge::clock;
 use crate::record::{Truth, annotations, kinds};
 use crate::view::pods::{DISRUPTED, DoNotDisrupt, PodRecord};
 use toy::{Toy, pod};
@@ -547,7 +547,7 @@ fn a_quiet_node_says_that_it_may_go() {
         toy.run_for(Duration::from_secs(1));
     }
     let writes = u64::try_from(toy.writes.len() - before).unwrap();
-    let seconds = crate::clock::since(toy.now, start).as_secs();
+    let seconds = crate::edge::clock::since(toy.now, start).as_secs();
     assert!(
         writes > 0 && writes <= seconds / 10 + 1,
         "{writes} writes in {seconds}s"

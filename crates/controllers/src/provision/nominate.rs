@@ -17,8 +17,8 @@ use tokio::sync::RwLockWriteGuard;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use crate::clients::WriteError;
 use crate::context::{Context, PENS};
+use crate::edge::clients::WriteError;
 use crate::record::Key;
 use crate::view::pods::{LeanPod, NOMINATOR, PodKey};
 

@@ -7,8 +7,8 @@ use joiner_core::problem::{Limits, Pod, PodSpec, Pool, Problem};
 use joiner_core::resources::{PODS, Resources};
 
 use crate::context::Context;
+use crate::market::terms::{base_catalog, terms};
 use crate::record::{MachineRecord, MetadataChange, Offer, annotations};
-use crate::terms::{base_catalog, terms};
 
 /// How many alternatives are kept: an object must stay small, and whoever is refused so often needs a new plan.
 const ALTERNATIVES: usize = 15;

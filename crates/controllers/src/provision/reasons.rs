@@ -7,7 +7,7 @@ use joiner_core::plan::{Home, Plan, PodRef};
 
 use crate::context::Context;
 use crate::dialect::ObjectRef;
-use crate::events::Severity;
+use crate::edge::events::Severity;
 use crate::record::{Key, MachineRecord};
 use crate::view::pods::PodKey;
 use crate::view::problem::Snapshot;

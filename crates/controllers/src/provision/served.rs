@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use joiner_core::name::Name;
 use joiner_core::problem::PodSpec;
 
-use crate::clock;
+use crate::edge::clock;
 use crate::record::{Key, MachineRecord};
 use crate::view::pods::{PodKey, PodRecord};
 

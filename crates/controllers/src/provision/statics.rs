@@ -55,7 +55,7 @@ async fn grow(context: &Context, pool: &PoolRecord, missing: usize) -> usize {
     let _buying = context.purchasing.lock().await;
     let terms = {
         let world = context.view.read();
-        crate::terms::terms(context, &world, now)
+        crate::market::terms::terms(context, &world, now)
     };
     if let Some(reason) = terms.closed.get(pool.id()) {
         warn!(pool = %pool.id(), %reason, "a static pool is too small and cannot buy");

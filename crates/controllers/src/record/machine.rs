@@ -11,7 +11,7 @@ use joiner_core::problem::DisruptionReason;
 use joiner_core::requirement::Expression;
 use joiner_core::resources::Resources;
 use joiner_core::taints::Taint;
-use joiner_providers::{MachineId, Uid};
+use joiner_providers::{MachineId, Provider, Timeouts, Uid};
 use serde::{Deserialize, Serialize};
 
 use super::{ClassKey, Conditions, Key, PoolRecord, kinds};
@@ -158,6 +158,14 @@ impl MachineRecord {
     /// The offer to try, or that was taken.
     pub fn offer(&self) -> Option<&Offer> {
         self.offers.get(self.tried())
+    }
+
+    /// How long things take for what it is bought as.
+    pub fn timeouts(&self, provider: &dyn Provider) -> Timeouts {
+        match self.offer().or(self.offers.last()) {
+            Some(offer) => provider.timeouts(&offer.purchase),
+            None => Timeouts::default(),
+        }
     }
 
     /// That it is to go, and for what; `None` also if the note cannot be read.

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use super::World;
 use super::pods::PodRecord;
-use crate::clock;
+use crate::edge::clock;
 
 /// How long the scheduler takes over a pod that it comes to at once.
 const SOON: Duration = Duration::from_secs(1);

@@ -158,8 +158,9 @@ impl PodRecord {
     ///
     /// karpenter: pkg/utils/pod/scheduling.go, `IsStuckTerminating`
     pub fn stuck(&self, now: Timestamp) -> bool {
-        self.deleting
-            .is_some_and(|end| crate::clock::since(now, end) > std::time::Duration::from_mins(1))
+        self.deleting.is_some_and(|end| {
+            crate::edge::clock::since(now, end) > std::time::Duration::from_mins(1)
+        })
     }
 
     /// Whether a machine may be bought for it.

@@ -14,7 +14,7 @@ use super::World;
 use super::nodes::{NodeRecord, RESERVED};
 use super::overlooked::Overlooked;
 use super::pods::{DISRUPTED, Owner, PodKey, PodRecord};
-use crate::limits;
+use crate::guards::limits;
 use crate::record::{Key, MachineRecord, annotations, kinds};
 
 /// What a problem depends on beside the view.

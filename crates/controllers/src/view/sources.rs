@@ -19,9 +19,9 @@ use super::volumes::{
 };
 use super::watch::{Need, trusted};
 use super::{Observation, View};
-use crate::clients::Clients;
 use crate::dialect::Dialect;
-use crate::tasks::Tasks;
+use crate::edge::clients::Clients;
+use crate::edge::tasks::Tasks;
 
 /// Starts every watch. The view is ready when all of them have listed.
 pub fn start(view: &Arc<View>, clients: &Clients, dialects: &[Arc<dyn Dialect>], tasks: &Tasks) {

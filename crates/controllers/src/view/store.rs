@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use joiner_core::name::Name;
 
-use crate::clock;
+use crate::edge::clock;
 
 /// How long the identity of a deleted object is remembered: longer than any watch can be behind.
 const TOMBSTONE: Duration = Duration::from_mins(10);

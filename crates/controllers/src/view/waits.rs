@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use super::Touched;
 use super::pods::{PodKey, PodRecord};
-use crate::clock;
+use crate::edge::clock;
 
 /// How long a pod has waited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

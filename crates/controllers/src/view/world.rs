@@ -13,8 +13,8 @@ use super::store::{Outcome, Store, Stored};
 use super::volumes::{Attachment, Claim, Class, Named, Persistent};
 use super::waits::Waits;
 use super::{Observation, Pending, Touched, Unreadable};
-use crate::clock;
 use crate::dialect::{Event, Sighting};
+use crate::edge::clock;
 use crate::record::{
     BufferRecord, ClassKey, ClassRecord, Key, MachineRecord, OverlayRecord, PoolRecord,
 };

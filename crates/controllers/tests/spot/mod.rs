@@ -20,11 +20,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use joiner_controllers::clients::Clients;
-use joiner_controllers::dialect::{ClassFactory, ClassKind, Dialect, Secrets};
+use joiner_controllers::dialect::{ClassFactory, ClassKind, ClassSite, Dialect};
 use joiner_controllers::dialects::karpetrack::{
     Branded, CLOUDSPACE, Karpetrack, KarpetrackOptions,
 };
+use joiner_controllers::edge::clients::Clients;
 use joiner_controllers::record::ClassRecord;
 use joiner_controllers::{Decide, Engine, Settings};
 use joiner_providers::http::Http;
@@ -41,7 +41,7 @@ pub const NODES: &str = "spotnodes.karpetrack.io";
 /// The provider of the one cloudspace, over the wire of the simulated cloud.
 struct Space {
     cloud: RackspaceCloud,
-    clock: joiner_sim::clock::Clock,
+    clock: joiner_embedded::clock::Clock,
 }
 
 #[async_trait]
@@ -57,7 +57,7 @@ impl ClassFactory for Space {
     async fn build(
         &self,
         class: &ClassRecord,
-        _: &dyn Secrets,
+        _: &ClassSite<'_>,
     ) -> Result<Arc<dyn Provider>, ProviderError> {
         let clock = self.clock.clone();
         let options =

@@ -13,19 +13,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use joiner_controllers::clients::{Clients, Fence};
-use joiner_controllers::clock::Clock;
 use joiner_controllers::dialect::{ClassFactory, Dialect};
-use joiner_controllers::lease::LeaseOptions;
-use joiner_controllers::metrics::Invariant;
+use joiner_controllers::edge::clients::{Clients, Fence};
+use joiner_controllers::edge::clock::Clock;
+use joiner_controllers::edge::lease::LeaseOptions;
+use joiner_controllers::edge::ledger::MemoryLedgers;
+use joiner_controllers::edge::metrics::Invariant;
 use joiner_controllers::{Decide, Engine, EngineOptions, Settings};
-use joiner_sim::api::Local;
-use joiner_sim::cluster::{Cluster, ClusterOptions};
+use joiner_embedded::api::Local;
+use joiner_embedded::cluster::{Cluster, ClusterOptions};
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 
 /// The cluster's clock.
-struct StageClock(joiner_sim::clock::Clock);
+struct StageClock(joiner_embedded::clock::Clock);
 
 impl Clock for StageClock {
     fn now(&self) -> jiff::Timestamp {
@@ -76,6 +77,8 @@ impl Stage {
         let clients = Clients::over(self.cluster.server(), Fence::closed());
         Engine::start(
             EngineOptions {
+                cluster: "cluster".into(),
+                ledgers: Arc::new(MemoryLedgers),
                 dialects: dialects(&clients),
                 classes,
                 clock: Arc::new(StageClock(self.api().clock().clone())),

@@ -19,9 +19,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use joiner_controllers::clients::Clients;
-use joiner_controllers::dialect::{ClassFactory, ClassKind, Dialect, Secrets};
+use joiner_controllers::dialect::{ClassFactory, ClassKind, ClassSite, Dialect};
 use joiner_controllers::dialects::karpenter::Karpenter;
+use joiner_controllers::edge::clients::Clients;
 use joiner_controllers::record::ClassRecord;
 use joiner_controllers::{Engine, Settings};
 use joiner_providers::{Provider, ProviderError};
@@ -53,7 +53,7 @@ impl ClassFactory for OneCloud {
     async fn build(
         &self,
         class: &ClassRecord,
-        _: &dyn Secrets,
+        _: &ClassSite<'_>,
     ) -> Result<Arc<dyn Provider>, ProviderError> {
         if &*class.key.name == "broken" {
             let said = "spec.catalog: there is no ConfigMap default/types".to_owned();

@@ -8,9 +8,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use joiner_api::joiner::{BidPercentile, RackspaceNodeClassSpec};
-use joiner_controllers::dialect::{ClassFactory, ClassKind, Secrets};
+use joiner_controllers::dialect::{ClassFactory, ClassKind, ClassSite, Secrets};
 use joiner_controllers::dialects::karpetrack::{Branded, CLOUDSPACE};
-use joiner_controllers::names::digest;
+use joiner_controllers::edge::names::digest;
 use joiner_controllers::record::ClassRecord;
 use joiner_core::money::Money;
 use joiner_core::problem::Catalog;
@@ -205,6 +205,14 @@ impl ClassFactory for RackspaceClasses {
         self.kind.clone()
     }
 
+    fn family(&self) -> &'static str {
+        if self.kind == CLOUDSPACE {
+            "karpetrack"
+        } else {
+            "karpenter"
+        }
+    }
+
     fn has_objects(&self) -> bool {
         self.kind != CLOUDSPACE
     }
@@ -220,7 +228,7 @@ impl ClassFactory for RackspaceClasses {
     async fn build(
         &self,
         class: &ClassRecord,
-        _: &dyn Secrets,
+        _: &ClassSite<'_>,
     ) -> Result<Arc<dyn Provider>, ProviderError> {
         let spec: RackspaceNodeClassSpec = serde_json::from_value((*class.spec).clone())
             .map_err(|error| ProviderError::Invalid(format!("spec: {error}")))?;
@@ -304,6 +312,7 @@ fn bids(spec: &RackspaceNodeClassSpec) -> Result<BidPolicy, ProviderError> {
 #[cfg(test)]
 mod tests {
     use joiner_controllers::dialects::karpetrack::class_key;
+    use joiner_providers::{MemoryLedger, Owner};
     use serde_json::{Value, json};
 
     use super::*;
@@ -351,7 +360,15 @@ mod tests {
             ready: None,
             spec: Arc::new(spec),
         };
-        factory(token).build(&class, &Drawer).await
+        let site = ClassSite {
+            secrets: &Drawer,
+            owner: Owner {
+                cluster: "cluster".into(),
+                family: "karpenter".into(),
+            },
+            ledger: Arc::new(MemoryLedger::default()),
+        };
+        factory(token).build(&class, &site).await
     }
 
     #[tokio::test]

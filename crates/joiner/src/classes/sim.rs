@@ -1,7 +1,5 @@
 //! SimNodeClass objects become simulated clouds.
 
-mod ledger;
-
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -11,22 +9,20 @@ use joiner_api::joiner::{
     Catalog as CatalogSource, ConfigMapKeyRef, Kubelet, OfferingSelector, SimNodeClassSpec,
 };
 use joiner_api::text;
-use joiner_controllers::dialect::{ClassFactory, ClassKind, Secrets};
+use joiner_controllers::dialect::{ClassFactory, ClassKind, ClassSite};
+use joiner_controllers::edge::tasks::Tasks;
 use joiner_controllers::record::ClassRecord;
-use joiner_controllers::tasks::Tasks;
 use joiner_core::name::Name;
 use joiner_core::problem::Catalog;
+use joiner_embedded::clock::Clock;
 use joiner_providers::{Provider, ProviderError};
-use joiner_sim::clock::Clock;
 use joiner_sim::clouds::sim::{
-    CloudEvent, Forgetful, Ledger, Market, Rack, SimCloud, SimCloudOptions, built_in, read_kwok,
+    CloudEvent, Market, Rack, SimCloud, SimCloudOptions, built_in, read_kwok,
 };
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
 
 use crate::kubelets::KWOK;
-
-pub(crate) use ledger::Archive;
 
 /// The kind of class that simulated clouds are described by.
 pub(crate) const SIM: ClassKind = ClassKind {
@@ -41,7 +37,6 @@ pub(crate) struct SimClasses {
     client: Client,
     clock: Clock,
     rack: Arc<dyn Rack>,
-    archive: Option<Archive>,
     tasks: Tasks,
     open: Mutex<BTreeMap<Name, SimCloud>>,
     observer: Option<Observer>,
@@ -51,24 +46,15 @@ pub(crate) struct SimClasses {
 type Observer = Arc<dyn Fn(&CloudEvent) + Send + Sync>;
 
 impl SimClasses {
-    /// Clouds whose machines plug into `rack` and end with this process.
+    /// Clouds whose machines plug into `rack`.
     pub(crate) fn new(client: Client, clock: Clock, rack: Arc<dyn Rack>, tasks: Tasks) -> Self {
         SimClasses {
             client,
             clock,
             rack,
-            archive: None,
             tasks,
             open: Mutex::default(),
             observer: None,
-        }
-    }
-
-    /// The same with machines that outlive the process.
-    pub(crate) fn remembering(self, archive: Archive) -> Self {
-        SimClasses {
-            archive: Some(archive),
-            ..self
         }
     }
 
@@ -84,13 +70,6 @@ impl SimClasses {
     pub(crate) fn clouds(&self) -> Vec<SimCloud> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.values().cloned().collect()
-    }
-
-    fn ledger(&self, class: &ClassRecord) -> Arc<dyn Ledger> {
-        match &self.archive {
-            Some(archive) => Arc::new(archive.ledger(&class.uid)),
-            None => Arc::new(Forgetful),
-        }
     }
 
     async fn catalog(&self, source: Option<&CatalogSource>) -> Result<Catalog, ProviderError> {
@@ -146,7 +125,7 @@ impl ClassFactory for SimClasses {
     async fn build(
         &self,
         class: &ClassRecord,
-        _: &dyn Secrets,
+        site: &ClassSite<'_>,
     ) -> Result<Arc<dyn Provider>, ProviderError> {
         let spec: SimNodeClassSpec = serde_json::from_value((*class.spec).clone())
             .map_err(|error| ProviderError::Invalid(format!("spec: {error}")))?;
@@ -160,7 +139,7 @@ impl ClassFactory for SimClasses {
             options,
             self.clock.clone(),
             Arc::clone(&self.rack),
-            self.ledger(class),
+            Arc::clone(&site.ledger),
         );
         if let Some(observer) = self.observer.clone() {
             cloud.observe(move |event| observer(event));

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
 use joiner_core::money::Money;
+use joiner_embedded::clock::Clock;
 use joiner_providers::MachineId;
-use joiner_sim::clock::Clock;
 use joiner_sim::clouds::sim::CloudEvent;
 use serde::Serialize;
 

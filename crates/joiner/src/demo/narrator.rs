@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use joiner_core::labels;
 use joiner_core::money::Money;
-use joiner_sim::api::{Change, ChangeKind, Local, Watch};
+use joiner_embedded::api::{Change, ChangeKind, Local, Watch};
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};

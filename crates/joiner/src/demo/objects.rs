@@ -1,6 +1,6 @@
 //! What is in the demo's cluster: a cloud, a pool, a shop with a budget, an agent on every node, a job.
 
-use joiner_sim::api::{Local, Status};
+use joiner_embedded::api::{Local, Status};
 use serde_json::{Value, json};
 
 /// Creates everything.

@@ -75,7 +75,7 @@ async fn play(
     seed: u64,
     audience: &mut dyn Audience,
 ) -> Result<(Summary, Vec<Violation>), Failure> {
-    let refused = |status: joiner_sim::api::Status| Failure::Demo(status.to_string());
+    let refused = |status: joiner_embedded::api::Status| Failure::Demo(status.to_string());
     let settings = Settings {
         thinking: Thinking::InPlace,
         // A day is long: what is looked at less often costs a little more and takes seconds instead of minutes.

@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use joiner_api::Dialect as Family;
-use joiner_controllers::clients::{Clients, Fence};
 use joiner_controllers::dialects::karpetrack::KarpetrackOptions;
-use joiner_controllers::tasks::Tasks;
+use joiner_controllers::edge::clients::{Clients, Fence};
+use joiner_controllers::edge::ledger::MemoryLedgers;
+use joiner_controllers::edge::tasks::Tasks;
 use joiner_controllers::{Engine, Settings};
-use joiner_sim::api::{Local, Status};
+use joiner_embedded::api::{Local, Status};
+use joiner_embedded::cluster::{Cluster, ClusterOptions};
 use joiner_sim::audit::Auditor;
 use joiner_sim::clouds::sim::SimCloud;
-use joiner_sim::cluster::{Cluster, ClusterOptions};
 use prometheus_client::registry::Registry;
 use tokio::sync::mpsc;
 
@@ -74,6 +75,8 @@ impl Stage {
         let classes = Arc::new(classes);
         let (sender, thoughts) = mpsc::unbounded_channel();
         let wiring = Wiring {
+            cluster: "embedded".into(),
+            ledgers: Arc::new(MemoryLedgers),
             clients,
             clock: Arc::new(ClusterClock(clock)),
             families: only(Family::Karpenter),

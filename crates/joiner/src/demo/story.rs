@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use joiner_core::problem::CapacityType;
-use joiner_sim::api::{Local, Status};
+use joiner_embedded::api::{Local, Status};
 use serde_json::{Value, json};
 
 use super::objects;

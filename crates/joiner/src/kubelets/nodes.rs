@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use jiff::Timestamp;
-use joiner_controllers::clients::WriteError;
 use joiner_controllers::dialect::Event;
+use joiner_controllers::edge::clients::WriteError;
 use joiner_controllers::view::watch::{Need, trusted};
-use joiner_sim::cluster::kubelet::{LEASES, NodeSpec, lease_object, node_object, write_conditions};
+use joiner_embedded::cluster::kubelet::{
+    LEASES, NodeSpec, lease_object, node_object, write_conditions,
+};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;

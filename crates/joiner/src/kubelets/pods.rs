@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use futures::StreamExt as _;
 use jiff::Timestamp;
-use joiner_controllers::clients::WriteError;
 use joiner_controllers::dialect::{Event, Malformed};
+use joiner_controllers::edge::clients::WriteError;
 use joiner_controllers::view::watch::{Need, events_of};
-use joiner_sim::cluster::kubelet::behaviour::{Behaviour, PodDefaults};
-use joiner_sim::cluster::kubelet::{Run, report};
+use joiner_embedded::cluster::kubelet::behaviour::{Behaviour, PodDefaults};
+use joiner_embedded::cluster::kubelet::{Run, report};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{

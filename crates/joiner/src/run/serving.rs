@@ -9,7 +9,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use joiner_controllers::context::Context;
-use joiner_controllers::tasks::Tasks;
+use joiner_controllers::edge::tasks::Tasks;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;

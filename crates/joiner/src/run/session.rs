@@ -4,15 +4,15 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use joiner_controllers::classes::ClusterSecrets;
-use joiner_controllers::clients::{Clients, Fence};
-use joiner_controllers::clock::SystemClock;
 use joiner_controllers::dialect::{ClassFactory, Secrets, Window};
-use joiner_controllers::lease::LeaseOptions;
-use joiner_controllers::tasks::Tasks;
+use joiner_controllers::edge::clients::{Clients, Fence};
+use joiner_controllers::edge::clock::SystemClock;
+use joiner_controllers::edge::lease::LeaseOptions;
+use joiner_controllers::edge::ledger::ConfigMapLedgers;
+use joiner_controllers::edge::tasks::Tasks;
+use joiner_controllers::market::slots::ClusterSecrets;
 use joiner_controllers::{Engine, Mode, Settings};
-use joiner_sim::clock::Clock;
-use joiner_sim::clouds::sim::Rack;
+use joiner_embedded::clock::Clock;
 use prometheus_client::registry::Registry;
 use tracing::warn;
 
@@ -20,7 +20,7 @@ use super::serving::Board;
 use super::site::Site;
 use crate::args::{BehaviourArgs, RunArgs};
 use crate::classes::rackspace::{Defaults, MOCK_CLOUDSPACE, Mock, RackspaceClasses};
-use crate::classes::sim::{Archive, SimClasses};
+use crate::classes::sim::SimClasses;
 use crate::failure::Failure;
 use crate::kubelets::Kubelets;
 use crate::wiring::{Served, Wiring};
@@ -53,13 +53,13 @@ impl Session {
         let simulated = Tasks::new();
         let clock = Clock::wall();
         let rack = Arc::new(Kubelets::start(&clients, clock.clone(), &simulated));
-        let mut classes = vec![sim(
-            &clients,
-            &site.namespace,
+        let sim = SimClasses::new(
+            clients.reads.clone(),
             clock,
             rack.clone(),
-            &simulated,
-        )];
+            simulated.clone(),
+        );
+        let mut classes: Vec<Arc<dyn ClassFactory>> = vec![Arc::new(sim)];
         let mut defaults = Defaults::new(&args.rackspace, &site.namespace)?;
         let mut cloudspace = args.rackspace.cloudspace().unwrap_or_default();
         if args.behaviour.mock_mode {
@@ -74,6 +74,8 @@ impl Session {
             classes,
             clock: Arc::new(SystemClock),
             families: families.to_vec(),
+            cluster: site.cluster.clone(),
+            ledgers: Arc::new(ConfigMapLedgers::new(clients.clone(), &site.namespace)),
             settings: settings(args),
             lease: (!alone).then_some(lease),
             decide: None,
@@ -90,19 +92,6 @@ impl Session {
         self.engine.stop().await;
         self.simulated.stop().await;
     }
-}
-
-/// Simulated clouds whose machines join this cluster.
-fn sim(
-    clients: &Clients,
-    namespace: &str,
-    clock: Clock,
-    rack: Arc<dyn Rack>,
-    tasks: &Tasks,
-) -> Arc<dyn ClassFactory> {
-    let archive = Archive::new(clients.clone(), namespace);
-    let reads = clients.reads.clone();
-    Arc::new(SimClasses::new(reads, clock, rack, tasks.clone()).remembering(archive))
 }
 
 fn settings(args: &RunArgs) -> Settings {

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use joiner_core::name::Name;
+use k8s_openapi::api::core::v1::Namespace;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
+use kube::{Api, Client, Config};
 use tokio::time::Instant;
 use tracing::warn;
 
@@ -24,8 +26,10 @@ pub(super) struct Site {
     pub(super) client: Client,
     /// Its address.
     pub(super) server: String,
-    /// Where the lease is, and what simulated clouds remember.
+    /// Where the lease is, and the ledgers of providers.
     pub(super) namespace: String,
+    /// Its identity: the UID of namespace kube-system, part of the mark on every machine that is bought for it.
+    pub(super) cluster: Name,
 }
 
 impl Site {
@@ -36,14 +40,29 @@ impl Site {
         let client = Client::try_from(config.clone())
             .map_err(|error| Failure::Cluster(format!("cannot speak to {server}: {error}")))?;
         let namespace = election.leader_election_namespace.clone();
-        let site = Site {
+        let mut site = Site {
+            cluster: Name::default(),
             namespace: namespace.unwrap_or_else(|| config.default_namespace.clone()),
             config,
             client,
             server,
         };
         site.reach().await?;
+        site.cluster = site.identity().await?;
         Ok(site)
+    }
+
+    /// A cluster has no name of its own; its namespace kube-system is as old as it is and is never made again.
+    async fn identity(&self) -> Result<Name, Failure> {
+        let api: Api<Namespace> = Api::all(self.client.clone());
+        let system = api.get("kube-system").await.map_err(|error| {
+            Failure::Cluster(format!(
+                "namespace kube-system cannot be read, and its UID is the identity of the cluster: {}; grant get on \
+                 namespaces (config/rbac has every permission)",
+                chain(&error)
+            ))
+        })?;
+        Ok(system.metadata.uid.unwrap_or_default().into())
     }
 
     async fn reach(&self) -> Result<(), Failure> {

@@ -10,11 +10,13 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::{Body, Frame};
+use joiner_core::name::Name;
+use joiner_core::plan::Purchase;
 use joiner_core::problem::Catalog;
+use joiner_embedded::api::{ApiServer, ResponseBody};
 use joiner_providers::{
     LaunchRequest, Machine, MachineId, Notice, Provider, ProviderError, RepairPolicy, Timeouts,
 };
-use joiner_sim::api::{ApiServer, ResponseBody};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tower::Service;
@@ -240,8 +242,16 @@ impl Provider for Called {
         self.through(self.cloud.notices()).await
     }
 
-    fn timeouts(&self) -> Timeouts {
-        self.cloud.timeouts()
+    fn timeouts(&self, purchase: &Purchase) -> Timeouts {
+        self.cloud.timeouts(purchase)
+    }
+
+    fn credential(&self) -> Option<Name> {
+        self.cloud.credential()
+    }
+
+    async fn close(&self) {
+        self.cloud.close().await;
     }
 
     fn repair_policies(&self) -> &[RepairPolicy] {

@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use joiner_api::Dialect as Family;
-use joiner_controllers::clients::{Clients, Fence};
-use joiner_controllers::dialect::{ClassFactory, ClassKind, Secrets};
+use joiner_controllers::dialect::{ClassFactory, ClassKind, ClassSite};
 use joiner_controllers::dialects::karpetrack::KarpetrackOptions;
-use joiner_controllers::lease::LeaseOptions;
+use joiner_controllers::edge::clients::{Clients, Fence};
+use joiner_controllers::edge::lease::LeaseOptions;
+use joiner_controllers::edge::ledger::MemoryLedgers;
 use joiner_controllers::record::ClassRecord;
 use joiner_controllers::{Decide, Engine, Settings, Thinking};
+use joiner_embedded::api::ApiServer;
 use joiner_providers::{Provider, ProviderError};
-use joiner_sim::api::ApiServer;
 use joiner_sim::audit::Auditor;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
@@ -38,7 +39,7 @@ impl ClassFactory for Clouds {
     async fn build(
         &self,
         class: &ClassRecord,
-        _: &dyn Secrets,
+        _: &ClassSite<'_>,
     ) -> Result<Arc<dyn Provider>, ProviderError> {
         let cloud = self.clouds.get(&*class.key.name).cloned().ok_or_else(|| {
             ProviderError::Invalid(format!("there is no simulated cloud {:?}", class.key.name))
@@ -119,6 +120,8 @@ impl Host {
         };
         let identity = format!("joiner-{instance}-{number}");
         let wiring = Wiring {
+            cluster: "embedded".into(),
+            ledgers: Arc::new(MemoryLedgers),
             classes: vec![Arc::new(classes)],
             families: only(Family::Karpenter),
             karpetrack: KarpetrackOptions::new(""),

@@ -1,9 +1,9 @@
 //! What users do to a cluster, and what the world does to machines.
 
+use joiner_embedded::api::{DeleteOptions, Local, Status};
+use joiner_embedded::cluster::Cluster;
 use joiner_providers::MachineId;
-use joiner_sim::api::{DeleteOptions, Local, Status};
 use joiner_sim::clouds::sim::SimCloud;
-use joiner_sim::cluster::Cluster;
 use serde_json::{Value, json};
 
 use super::scenario::Wish;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use joiner_embedded::faults::Chances;
 use joiner_sim::clouds::faulty::FaultRates;
-use joiner_sim::faults::Chances;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 

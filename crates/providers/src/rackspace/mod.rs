@@ -25,6 +25,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use joiner_core::money::Money;
 use joiner_core::name::Name;
+use joiner_core::plan::Purchase;
 use joiner_core::problem::{CapacityType, Catalog};
 use secrecy::SecretString;
 use tokio::sync::{Mutex as AsyncMutex, OnceCell};
@@ -543,7 +544,7 @@ impl Provider for Rackspace {
         self.prices.book((self.clock)()).await.as_of
     }
 
-    fn timeouts(&self) -> Timeouts {
+    fn timeouts(&self, _: &Purchase) -> Timeouts {
         Timeouts {
             launch: DECISION.min(self.options.registration_timeout),
             registration: self.options.registration_timeout,

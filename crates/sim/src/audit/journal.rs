@@ -8,9 +8,9 @@ use joiner_core::labels;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use crate::api::{ChangeKind, Commit};
 use crate::clouds::sim::CloudEvent;
-use crate::cluster::fields::Fields as _;
+use joiner_embedded::api::{ChangeKind, Commit};
+use joiner_embedded::cluster::fields::Fields as _;
 
 /// How many lines are kept: some hours of a small world.
 const KEPT: usize = 50_000;

@@ -9,9 +9,9 @@ use joiner_providers::{Machine, MachineId};
 use serde_json::Value;
 
 use super::journal::subject;
-use crate::api::{ChangeKind, Commit};
 use crate::clouds::sim::CloudEvent;
-use crate::cluster::fields::Fields as _;
+use joiner_embedded::api::{ChangeKind, Commit};
+use joiner_embedded::cluster::fields::Fields as _;
 
 /// The annotation in which a disruption under way stands.
 pub(super) const INTENT: &str = "joiner.dev/disruption";

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::journal::subject;
 use super::ledger::{INTENT, Ledger, ended, is_work, keeps_away};
 use super::{AuditOptions, Finding, Invariant, placeable};
-use crate::cluster::fields::Fields as _;
+use joiner_embedded::cluster::fields::Fields as _;
 
 /// Since when something does not belong to anything.
 #[derive(Debug, Default)]

@@ -10,8 +10,8 @@ use serde_json::Value;
 use super::AuditOptions;
 use super::ledger::{Ledger, pool_of};
 use super::purchases::used;
-use crate::cluster::fields::Fields as _;
-use crate::cluster::quantity;
+use joiner_embedded::cluster::fields::Fields as _;
+use joiner_embedded::cluster::quantity;
 
 /// A pool that could buy a machine for a pod.
 pub(super) fn pool_for(ledger: &Ledger, options: &AuditOptions, pod: &Value) -> Option<String> {

@@ -6,10 +6,10 @@ use serde_json::Value;
 use super::journal::subject;
 use super::ledger::{Ledger, pool_of};
 use super::{Finding, Invariant};
-use crate::api::{ChangeKind, Commit};
 use crate::clouds::sim::CloudEvent;
-use crate::cluster::fields::Fields as _;
-use crate::cluster::quantity;
+use joiner_embedded::api::{ChangeKind, Commit};
+use joiner_embedded::cluster::fields::Fields as _;
+use joiner_embedded::cluster::quantity;
 
 /// Judges machine objects as they come and go.
 pub(super) fn judge_commit(ledger: &Ledger, commit: &Commit<'_>) -> Vec<Finding> {

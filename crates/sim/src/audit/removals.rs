@@ -8,10 +8,10 @@ use super::ledger::{
     DEADLINE, DO_NOT_DISRUPT, INTENT, Ledger, healthy, is_work, keeps_away, pool_of,
 };
 use super::{Finding, Invariant};
-use crate::api::{ChangeKind, Commit};
 use crate::clouds::sim::CloudEvent;
-use crate::cluster::fields::Fields as _;
-use crate::selector::Selector;
+use joiner_embedded::api::{ChangeKind, Commit};
+use joiner_embedded::cluster::fields::Fields as _;
+use joiner_embedded::selector::Selector;
 
 /// A pod that is this new to its node may be unknown to whoever read the node's pods just before.
 const NEW: SignedDuration = SignedDuration::from_secs(30);

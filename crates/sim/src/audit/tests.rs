@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use tower::Service as _;
 
 use super::*;
-use crate::api::{DeleteOptions, Options};
-use crate::clock::Clock;
 use crate::clouds::sim::{Rack, SimCloudOptions, built_in};
-use crate::cluster::kubelet::NodeSpec;
+use joiner_embedded::api::{DeleteOptions, Options};
+use joiner_embedded::clock::Clock;
+use joiner_embedded::cluster::kubelet::NodeSpec;
 
 struct NoRack;
 

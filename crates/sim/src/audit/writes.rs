@@ -9,8 +9,8 @@ use serde_json::Value;
 use super::journal::subject;
 use super::ledger::Ledger;
 use super::{AuditOptions, Finding, Invariant};
-use crate::api::{ChangeKind, Commit, Verb};
-use crate::cluster::fields::Fields as _;
+use joiner_embedded::api::{ChangeKind, Commit, Verb};
+use joiner_embedded::cluster::fields::Fields as _;
 
 /// Whether a change over HTTP was Joiner's to make.
 pub(super) fn judge(

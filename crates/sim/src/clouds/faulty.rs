@@ -4,6 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use joiner_core::name::Name;
+use joiner_core::plan::Purchase;
 use joiner_core::problem::Catalog;
 use joiner_providers::{
     LaunchRequest, Machine, MachineId, Notice, Provider, ProviderError, RepairPolicy, Timeouts,
@@ -166,8 +168,16 @@ impl<P: Provider> Provider for Faulty<P> {
         self.call(self.inner.notices()).await
     }
 
-    fn timeouts(&self) -> Timeouts {
-        self.inner.timeouts()
+    fn timeouts(&self, purchase: &Purchase) -> Timeouts {
+        self.inner.timeouts(purchase)
+    }
+
+    fn credential(&self) -> Option<Name> {
+        self.inner.credential()
+    }
+
+    async fn close(&self) {
+        self.inner.close().await;
     }
 
     fn repair_policies(&self) -> &[RepairPolicy] {

@@ -21,8 +21,8 @@ use self::admission::Refused;
 pub use self::classes::{Auctions, Class, built_in};
 use self::state::{Kind, Order, State};
 use super::sim::Rack;
-use crate::api::Local;
-use crate::clock::Clock;
+use joiner_embedded::api::Local;
+use joiner_embedded::clock::Clock;
 
 /// The client id that everybody uses.
 const CLIENT_ID: &str = "mwG3lUMV8KyeMqHe4fJ5Bb3nM1vBvRNa";

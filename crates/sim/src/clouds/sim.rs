@@ -14,22 +14,22 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
+use joiner_core::plan::Purchase;
 use joiner_core::problem::{Catalog, InstanceType, Offering};
 use joiner_providers::{
-    LaunchRequest, Machine, MachineId, MachineState, NodeLink, Notice, Provider, ProviderError,
-    RepairPolicy, Timeouts, Uid,
+    LaunchRequest, Ledger, Machine, MachineId, MachineState, MemoryLedger, NodeLink, Notice,
+    Provider, ProviderError, RepairPolicy, Timeouts, Uid,
 };
 use rand::RngExt;
 use tokio::sync::Notify;
 
 pub use self::catalog::{CatalogError, built_in, read_kwok};
-pub use self::ledger::{Forgetful, Ledger};
 pub use self::machines::Sold;
 use self::machines::{Machines, Order};
 pub use self::market::Market;
 use self::market::Stream;
-use crate::clock::Clock;
-use crate::cluster::kubelet::{Kubelets, NodeSpec};
+use joiner_embedded::clock::Clock;
+use joiner_embedded::cluster::kubelet::{Kubelets, NodeSpec};
 
 /// What a machine plugs into: where simulated kubelets run.
 pub trait Rack: Send + Sync {
@@ -131,8 +131,8 @@ type Observer = Box<dyn FnMut(&CloudEvent) + Send>;
 struct Inner {
     options: SimCloudOptions,
     machines: Machines,
-    /// The reign whose machines these are.
-    reign: Option<u64>,
+    /// The term whose machines these are.
+    term: Option<u64>,
     /// Gone, and perhaps still in the ledger.
     forget: Vec<MachineId>,
     observers: Vec<Observer>,
@@ -157,7 +157,7 @@ pub struct SimCloud {
     changed: Arc<Notify>,
 }
 
-/// How soon to look again whether the ledger can be read, or whose reign it is.
+/// How soon to look again whether the ledger can be read, or whose term it is.
 const LOOK: SignedDuration = SignedDuration::from_secs(1);
 
 /// How long a launch may take.
@@ -185,10 +185,10 @@ const REPAIR: [RepairPolicy; 3] = [
 impl SimCloud {
     /// Opens the cloud. Nothing boots until [`SimCloud::run`] is polled.
     pub fn new(options: SimCloudOptions, clock: Clock, rack: Arc<dyn Rack>) -> Self {
-        Self::remembering(options, clock, rack, Arc::new(Forgetful))
+        Self::remembering(options, clock, rack, Arc::new(MemoryLedger::default()))
     }
 
-    /// Opens the cloud that `ledger` remembers, each time that its reign begins.
+    /// Opens the cloud that `ledger` remembers, each time that its term begins.
     pub fn remembering(
         options: SimCloudOptions,
         clock: Clock,
@@ -198,7 +198,7 @@ impl SimCloud {
         let inner = Inner {
             options,
             machines: Machines::default(),
-            reign: None,
+            term: None,
             forget: Vec::new(),
             observers: Vec::new(),
         };
@@ -212,35 +212,35 @@ impl SimCloud {
         }
     }
 
-    /// Sees to it that what is known is of this reign.
+    /// Sees to it that what is known is of this term.
     async fn open(&self) -> Result<(), ProviderError> {
-        let Some(reign) = self.ledger.reign() else {
+        let Some(term) = self.ledger.term() else {
             return Err(ProviderError::Transient(
                 "another process plays this cloud".to_owned(),
             ));
         };
-        if self.lock().reign == Some(reign) {
+        if self.lock().term == Some(term) {
             return Ok(());
         }
         let _first = self.opening.lock().await;
-        if self.lock().reign == Some(reign) {
+        if self.lock().term == Some(term) {
             return Ok(());
         }
         self.hand_over();
-        let known = self.ledger.load().await?;
+        let known = ledger::load(&*self.ledger).await?;
         let mut inner = self.lock();
         inner.machines.resume(known);
-        inner.reign = Some(reign);
+        inner.term = Some(term);
         drop(inner);
         self.changed.notify_one();
         Ok(())
     }
 
-    /// Goes silent: the machines of a reign that has ended are another's.
+    /// Goes silent: the machines of a term that has ended are another's.
     fn hand_over(&self) {
         let mut inner = self.lock();
         let orders = inner.machines.hand_over();
-        inner.reign = None;
+        inner.term = None;
         inner.forget.clear();
         drop(inner);
         self.carry_out(orders);
@@ -248,7 +248,7 @@ impl SimCloud {
 
     /// Writes down what is known of a machine.
     async fn store(&self, sold: &Sold) -> Result<(), ProviderError> {
-        self.ledger.store(sold).await?;
+        ledger::store(&*self.ledger, sold).await?;
         self.lock().machines.stored(sold.id());
         self.changed.notify_one();
         Ok(())
@@ -258,7 +258,7 @@ impl SimCloud {
     pub async fn run(&self) {
         loop {
             let next = if let Err(error) = self.open().await {
-                match self.ledger.reign() {
+                match self.ledger.term() {
                     Some(_) => tracing::warn!(%error, "the machines are not known yet"),
                     None => self.hand_over(),
                 }
@@ -359,7 +359,7 @@ impl SimCloud {
         let forget = std::mem::take(&mut self.lock().forget);
         let mut left = Vec::new();
         for id in forget {
-            if self.ledger.erase(&id).await.is_err() {
+            if ledger::erase(&*self.ledger, &id).await.is_err() {
                 left.push(id);
             }
         }
@@ -536,7 +536,7 @@ impl Provider for SimCloud {
         Ok(inner.machines.notices(now))
     }
 
-    fn timeouts(&self) -> Timeouts {
+    fn timeouts(&self, _: &Purchase) -> Timeouts {
         let (given, slowest) = {
             let options = &self.lock().options;
             (options.registration, options.boot_max)

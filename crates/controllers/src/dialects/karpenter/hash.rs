@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use joiner_core::name::Name;
 use serde_json::Value;
 
-use crate::names::digest;
+use crate::edge::names::digest;
 use crate::record::{MachineRecord, MetadataChange, PoolRecord, kinds};
 
 /// Digest of the template, on pools and machines.

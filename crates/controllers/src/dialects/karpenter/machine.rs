@@ -14,10 +14,10 @@ use kube::api::ObjectMeta;
 use serde_json::{Value, json};
 
 use super::{FINALIZER, hash};
-use crate::clients::WriteError;
 use crate::dialects::convert::{
     key, lower_conditions, lower_resources, render_conditions, render_resources, text,
 };
+use crate::edge::clients::WriteError;
 use crate::record::{ClassKey, MachineRecord, MachineStatus, NewMachine, Offer, annotations};
 use crate::view::{labels, version};
 

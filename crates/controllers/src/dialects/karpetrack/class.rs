@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use joiner_api::karpetrack::keys;
 use joiner_core::name::{Labels, Name};
+use joiner_core::plan::Purchase;
 use joiner_core::problem::Catalog;
 use joiner_providers::rackspace::catalog::CATEGORY_LABEL;
 use joiner_providers::{
@@ -114,6 +115,23 @@ impl Provider for Branded {
         self.0.launch(request).await.map(brand)
     }
 
+    async fn launch_all(&self, requests: &[LaunchRequest]) -> Vec<Result<Machine, ProviderError>> {
+        let machines = self.0.launch_all(requests).await;
+        machines.into_iter().map(|one| one.map(brand)).collect()
+    }
+
+    fn launch_batch(&self) -> usize {
+        self.0.launch_batch()
+    }
+
+    fn credential(&self) -> Option<Name> {
+        self.0.credential()
+    }
+
+    async fn close(&self) {
+        self.0.close().await;
+    }
+
     async fn terminate(&self, id: &MachineId) -> Result<(), ProviderError> {
         self.0.terminate(id).await
     }
@@ -147,8 +165,8 @@ impl Provider for Branded {
         self.0.prices_as_of().await
     }
 
-    fn timeouts(&self) -> Timeouts {
-        self.0.timeouts()
+    fn timeouts(&self, purchase: &Purchase) -> Timeouts {
+        self.0.timeouts(purchase)
     }
 
     fn repair_policies(&self) -> &[RepairPolicy] {

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use super::terms::Terms;
 use super::{KarpetrackOptions, NAME, class_key};
 use crate::dialects::convert::{key, lower_conditions, render_conditions, text};
-use crate::names::digest;
+use crate::edge::names::digest;
 use crate::record::{PoolRecord, PoolStatus, annotations};
 use crate::view::pods::quantity_map;
 use crate::view::{labels, version};

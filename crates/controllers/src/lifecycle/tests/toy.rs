@@ -16,8 +16,8 @@ use joiner_providers::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
-use crate::clients::WriteError;
-use crate::clock;
+use crate::edge::clients::WriteError;
+use crate::edge::clock;
 use crate::lifecycle::{Cause, Memory, NodeChange, Observed, Step, Wake, step};
 use crate::record::{ClassKey, Key, MachineRecord, MachineStatus, MetadataChange, Offer};
 use crate::view::nodes::{NodeCondition, NodeRecord, TaintTime};

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use joiner_controllers::clients::{Clients, WriteError};
-use joiner_controllers::tasks::Tasks;
-use joiner_sim::clock::Clock;
+use joiner_controllers::edge::clients::{Clients, WriteError};
+use joiner_controllers::edge::tasks::Tasks;
+use joiner_embedded::clock::Clock;
 use joiner_sim::clouds::rackspace::{Auctions, RackspaceCloud, RackspaceCloudOptions};
 use joiner_sim::clouds::sim::Rack;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -95,7 +95,7 @@ struct Playing {
 impl Playing {
     async fn run(&self) {
         loop {
-            let Some(reign) = self.clients.fence.reign() else {
+            let Some(term) = self.clients.fence.term() else {
                 tokio::time::sleep(EVERY).await;
                 continue;
             };
@@ -112,16 +112,16 @@ impl Playing {
             }
             tokio::select! {
                 biased;
-                () = self.remember(reign) => self.cloud.rest(),
+                () = self.remember(term) => self.cloud.rest(),
                 () = self.cloud.run() => {}
             }
         }
     }
 
-    /// Writes down what changes, until the reign ends.
-    async fn remember(&self, reign: u64) {
+    /// Writes down what changes, until the term ends.
+    async fn remember(&self, term: u64) {
         let mut written = Value::Null;
-        while self.clients.fence.reign() == Some(reign) {
+        while self.clients.fence.term() == Some(term) {
             let known = self.cloud.memory();
             if known != written {
                 match self.store(&known).await {

@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use joiner_sim::clock::Clock;
+use joiner_embedded::clock::Clock;
+use joiner_embedded::cluster::kubelet::NodeSpec;
 use joiner_sim::clouds::rackspace::{RackspaceCloud, RackspaceCloudOptions};
 use joiner_sim::clouds::sim::Rack;
-use joiner_sim::cluster::kubelet::NodeSpec;
 use joiner_testing::{Process, Program};
 use reqwest::Method;
 use serde_json::{Value, json};

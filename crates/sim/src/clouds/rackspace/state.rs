@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use super::RackspaceCloudOptions;
 use super::admission::{self, Refused};
 use super::classes::{Class, stream};
-use crate::clock::rfc3339;
-use crate::cluster::kubelet::NodeSpec;
+use joiner_embedded::clock::rfc3339;
+use joiner_embedded::cluster::kubelet::NodeSpec;
 
 /// How a pool's servers are paid for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

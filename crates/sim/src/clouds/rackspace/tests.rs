@@ -1,7 +1,7 @@
 //! The market works as its rules say.
 
 use super::*;
-use crate::cluster::kubelet::NodeSpec;
+use joiner_embedded::cluster::kubelet::NodeSpec;
 
 #[derive(Default)]
 struct Recorded(Mutex<Vec<String>>);

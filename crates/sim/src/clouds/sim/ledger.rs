@@ -1,55 +1,42 @@
-//! Where the cloud remembers what it has sold, so that its machines outlive the process that plays it.
+//! What the simulated cloud has sold, in the ledger of its class: machines outlive the process as real ones would.
 
-use async_trait::async_trait;
-use joiner_providers::{MachineId, ProviderError};
+use joiner_providers::{Ledger, LedgerEntry, MachineId, ProviderError};
+use tracing::error;
 
-use super::machines::Sold;
+use super::Sold;
 
-/// The cloud's memory.
-#[async_trait]
-pub trait Ledger: Send + Sync {
-    /// The number of the present reign; `None` while another process reigns. What was read in one reign is out of date
-    /// in the next.
-    fn reign(&self) -> Option<u64>;
-
-    /// Whether a reign can end at any moment.
-    fn may_end(&self) -> bool {
-        true
-    }
-
-    /// Everything that is remembered.
-    async fn load(&self) -> Result<Vec<Sold>, ProviderError>;
-
-    /// Remembers a machine, in place of what was known of it.
-    async fn store(&self, sold: &Sold) -> Result<(), ProviderError>;
-
-    /// Forgets a machine.
-    async fn erase(&self, id: &MachineId) -> Result<(), ProviderError>;
+/// Everything that the ledger knows.
+pub(super) async fn load(ledger: &dyn Ledger) -> Result<Vec<Sold>, ProviderError> {
+    let entries = ledger.load().await?;
+    let read = entries
+        .into_iter()
+        .filter_map(|entry| match serde_json::from_str(&entry.value) {
+            Ok(sold) => Some(sold),
+            Err(error) => {
+                error!(key = %entry.key, %error, "a ledger entry is no simulated machine: delete it");
+                None
+            }
+        });
+    Ok(read.collect())
 }
 
-/// Remembers nothing: the cloud ends with its process.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Forgetful;
+/// Writes a machine down, in place of what was known of it.
+pub(super) async fn store(ledger: &dyn Ledger, sold: &Sold) -> Result<(), ProviderError> {
+    let value = serde_json::to_string(sold)
+        .map_err(|error| ProviderError::Invalid(format!("machine {}: {error}", sold.id())))?;
+    let entry = LedgerEntry {
+        key: key(sold.id()).into(),
+        value,
+    };
+    ledger.store(&entry).await
+}
 
-#[async_trait]
-impl Ledger for Forgetful {
-    fn reign(&self) -> Option<u64> {
-        Some(0)
-    }
+/// Removes a machine.
+pub(super) async fn erase(ledger: &dyn Ledger, id: &MachineId) -> Result<(), ProviderError> {
+    ledger.erase(key(id)).await
+}
 
-    fn may_end(&self) -> bool {
-        false
-    }
-
-    async fn load(&self) -> Result<Vec<Sold>, ProviderError> {
-        Ok(Vec::new())
-    }
-
-    async fn store(&self, _: &Sold) -> Result<(), ProviderError> {
-        Ok(())
-    }
-
-    async fn erase(&self, _: &MachineId) -> Result<(), ProviderError> {
-        Ok(())
-    }
+/// The last part of a machine's id is the UID of who asked for it.
+fn key(id: &MachineId) -> &str {
+    id.0.rsplit('/').next().unwrap_or_default()
 }

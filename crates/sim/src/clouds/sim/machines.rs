@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::market::Stream;
 use super::{SimCloudOptions, signed};
-use crate::cluster::kubelet::NodeSpec;
+use joiner_embedded::cluster::kubelet::NodeSpec;
 
 /// Taint that nodes come with until whoever bought them knows them.
 const UNREGISTERED: &str = "karpenter.sh/unregistered";

@@ -2,22 +2,25 @@
 
 use std::collections::BTreeMap;
 
+use joiner_core::name::Name;
+use joiner_providers::LedgerEntry;
+
 use super::*;
 
-/// What is written down, in the form in which it is, and who reigns.
+/// What is written down, in the form in which it is, and who terms.
 #[derive(Clone, Default)]
 struct Book(Arc<Mutex<Pages>>);
 
 #[derive(Default)]
 struct Pages {
-    lines: BTreeMap<MachineId, String>,
-    reigns: BTreeMap<&'static str, u64>,
+    lines: BTreeMap<Name, LedgerEntry>,
+    terms: BTreeMap<&'static str, u64>,
     torn: bool,
 }
 
 impl Book {
-    fn crown(&self, who: &'static str, reign: u64) {
-        self.0.lock().unwrap().reigns = BTreeMap::from([(who, reign)]);
+    fn crown(&self, who: &'static str, term: u64) {
+        self.0.lock().unwrap().terms = BTreeMap::from([(who, term)]);
     }
 }
 
@@ -35,33 +38,25 @@ impl Reader {
 
 #[async_trait]
 impl Ledger for Reader {
-    fn reign(&self) -> Option<u64> {
-        self.0.0.lock().unwrap().reigns.get(self.1).copied()
+    fn term(&self) -> Option<u64> {
+        self.0.0.lock().unwrap().terms.get(self.1).copied()
     }
 
-    async fn load(&self) -> Result<Vec<Sold>, ProviderError> {
+    async fn load(&self) -> Result<Vec<LedgerEntry>, ProviderError> {
         let pages = self.0.0.lock().unwrap();
-        let lines = pages.lines.values();
-        Ok(lines
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect())
+        Ok(pages.lines.values().cloned().collect())
     }
 
-    async fn store(&self, sold: &Sold) -> Result<(), ProviderError> {
+    async fn store(&self, entry: &LedgerEntry) -> Result<(), ProviderError> {
         self.torn()?;
-        let line = serde_json::to_string(sold).unwrap();
-        self.0
-            .0
-            .lock()
-            .unwrap()
-            .lines
-            .insert(sold.id().clone(), line);
+        let mut pages = self.0.0.lock().unwrap();
+        pages.lines.insert(entry.key.clone(), entry.clone());
         Ok(())
     }
 
-    async fn erase(&self, id: &MachineId) -> Result<(), ProviderError> {
+    async fn erase(&self, key: &str) -> Result<(), ProviderError> {
         self.torn()?;
-        self.0.0.lock().unwrap().lines.remove(id);
+        self.0.0.lock().unwrap().lines.remove(key);
         Ok(())
     }
 }

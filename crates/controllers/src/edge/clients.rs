@@ -1,0 +1,400 @@
+//! Three ways to talk to the API server, and the fence around two of them.
+//!
+//! kube's client retries 429, 503 and 504 for every method by default. That is right for reads. A blocked eviction
+//! answers 429 and must be seen, a create that timed out must not be sent again blindly, and a lease renewal must not
+//! outlive its deadline: those clients do not retry, and no call of theirs is endless.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use http::{Method, Request, Response};
+use joiner_providers::ProviderError;
+use kube::Client;
+use kube::client::{Body, ClientBuilder};
+use thiserror::Error;
+use tokio::time::Instant;
+use tower::{BoxError, Layer, Service};
+use tracing::{debug, warn};
+
+use crate::record::Key;
+
+/// The longest that a write may take. The API server gives up on its own requests after a minute at most; a quarter of
+/// that keeps a machine's next step within the bounds that reliability promises.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// The longest that a lease renewal may take: a third of the lease.
+const LEASE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A write that was not done, by what is to be done about it.
+#[derive(Clone, Debug, Error, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
+pub enum WriteError {
+    /// The object has changed meanwhile: look again.
+    #[error("the object has changed meanwhile: {0}")]
+    Conflict(String),
+    /// There is one of this name already.
+    #[error("it exists already: {0}")]
+    Exists(String),
+    /// There is no such object.
+    #[error("it is gone: {0}")]
+    Gone(String),
+    /// A disruption budget forbids it now, or the server is busy.
+    #[error("held back: {message}")]
+    HeldBack {
+        /// What the server said.
+        message: String,
+        /// When to come back, if it said so.
+        retry_after: Option<Duration>,
+    },
+    /// The server will never accept it.
+    #[error("refused: {0}")]
+    Refused(String),
+    /// We may not write: the lease is not ours.
+    #[error("not the leader")]
+    NotLeader,
+    /// Whether it took effect is unknown.
+    #[error("{0}")]
+    Unknown(String),
+}
+
+impl WriteError {
+    /// Somebody else was faster, or we may not write any more: nothing is wrong, and looking again is all there is to do.
+    pub fn outpaced(&self) -> bool {
+        matches!(
+            self,
+            WriteError::Conflict(_) | WriteError::Gone(_) | WriteError::NotLeader
+        )
+    }
+
+    /// Says in the log what of an object was not written.
+    pub fn log(&self, object: &Key, what: &'static str) {
+        if self.outpaced() {
+            debug!(%object, what, error = %self, "has changed meanwhile");
+        } else {
+            warn!(%object, what, error = %self, "was not written");
+        }
+    }
+
+    /// Name of the kind, for metrics.
+    pub fn kind(&self) -> &'static str {
+        self.into()
+    }
+}
+
+impl From<kube::Error> for WriteError {
+    fn from(error: kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) => {
+                let message = status.message.clone();
+                let retry_after = status
+                    .details
+                    .as_ref()
+                    .map(|details| details.retry_after_seconds)
+                    .filter(|seconds| *seconds > 0)
+                    .map(|seconds| Duration::from_secs(u64::from(seconds)));
+                match (status.code, status.reason.as_str()) {
+                    (409, "AlreadyExists") => WriteError::Exists(message),
+                    (409, _) => WriteError::Conflict(message),
+                    (404 | 410, _) => WriteError::Gone(message),
+                    (429, _) => WriteError::HeldBack {
+                        message,
+                        retry_after,
+                    },
+                    (400 | 401 | 403 | 405 | 413 | 415 | 422, _) => WriteError::Refused(message),
+                    _ => WriteError::Unknown(message),
+                }
+            }
+            kube::Error::Service(inner) if inner.is::<NotLeader>() => WriteError::NotLeader,
+            other => WriteError::Unknown(other.to_string()),
+        }
+    }
+}
+
+#[derive(Debug, Error)]
+#[error("the lease is not held")]
+struct NotLeader;
+
+/// Whether this process may change anything. Cheap to clone; all clones are one.
+///
+/// The time comes from the runtime's own monotonic clock, never from the wall: a process that was suspended finds its
+/// time up, whatever the clocks say.
+#[derive(Clone, Debug)]
+pub struct Fence(Arc<Mutex<Gate>>);
+
+#[derive(Debug)]
+struct Gate {
+    open: Open,
+    /// How often it was opened.
+    term: u64,
+}
+
+#[derive(Debug)]
+enum Open {
+    Always,
+    Until(Instant),
+    Never,
+}
+
+impl Gate {
+    fn holds(&self) -> bool {
+        match self.open {
+            Open::Always => true,
+            Open::Until(until) => Instant::now() < until,
+            Open::Never => false,
+        }
+    }
+}
+
+impl Fence {
+    /// Always open: for those who run alone.
+    pub fn open() -> Self {
+        Self::new(Open::Always)
+    }
+
+    /// Closed until [`Fence::extend`].
+    pub fn closed() -> Self {
+        Self::new(Open::Never)
+    }
+
+    /// Lets writes through until `until`.
+    pub fn extend(&self, until: Instant) {
+        let mut gate = self.gate();
+        if !gate.holds() {
+            gate.term += 1;
+        }
+        gate.open = Open::Until(until);
+    }
+
+    /// Lets nothing through from now on.
+    pub fn close(&self) {
+        self.gate().open = Open::Never;
+    }
+
+    /// Whether writes may begin now.
+    pub fn holds(&self) -> bool {
+        self.gate().holds()
+    }
+
+    /// The number of the present term; `None` while writes may not begin. Between two terms another process may have
+    /// changed anything.
+    pub fn term(&self) -> Option<u64> {
+        let gate = self.gate();
+        gate.holds().then_some(gate.term)
+    }
+
+    fn new(open: Open) -> Self {
+        Fence(Arc::new(Mutex::new(Gate { open, term: 0 })))
+    }
+
+    fn gate(&self) -> std::sync::MutexGuard<'_, Gate> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A call to a cloud that changes something, made only while the lease is ours. Callers wait their turn before it, so
+/// the fence is looked at when the call begins and not when it was decided on.
+pub async fn while_leading<T>(
+    fence: &Fence,
+    call: impl Future<Output = Result<T, ProviderError>>,
+) -> Result<T, ProviderError> {
+    if !fence.holds() {
+        return Err(ProviderError::Transient("not the leader".into()));
+    }
+    call.await
+}
+
+/// Puts a fence and a deadline around a client's service.
+#[derive(Clone, Debug)]
+pub struct FenceLayer {
+    fence: Fence,
+    timeout: Duration,
+}
+
+impl<S> Layer<S> for FenceLayer {
+    type Service = Fenced<S>;
+    fn layer(&self, inner: S) -> Fenced<S> {
+        Fenced {
+            inner,
+            fence: self.fence.clone(),
+            timeout: self.timeout,
+        }
+    }
+}
+
+/// A service behind a fence.
+#[derive(Clone, Debug)]
+pub struct Fenced<S> {
+    inner: S,
+    fence: Fence,
+    timeout: Duration,
+}
+
+impl<S, B> Service<Request<Body>> for Fenced<S>
+where
+    S: Service<Request<Body>, Response = Response<B>>,
+    S::Future: Send + 'static,
+    S::Error: Into<BoxError>,
+    B: 'static,
+{
+    type Response = Response<B>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Response<B>, BoxError>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(context).map_err(Into::into)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+        if !reads && !self.fence.holds() {
+            return async { Err(BoxError::from(NotLeader)) }.boxed();
+        }
+        let answer = self.inner.call(request);
+        let timeout = self.timeout;
+        async move {
+            match tokio::time::timeout(timeout, answer).await {
+                Ok(answer) => answer.map_err(Into::into),
+                Err(_) => Err(format!("no answer within {}s", timeout.as_secs()).into()),
+            }
+        }
+        .boxed()
+    }
+}
+
+/// The clients.
+#[derive(Clone)]
+pub struct Clients {
+    /// For lists, watches and gets: retries by itself.
+    pub reads: Client,
+    /// For everything that changes something: never retries, always ends, and only while the lease is ours.
+    pub writes: Client,
+    /// For the lease: never retries, ends soon.
+    pub lease: Client,
+    /// The fence around writes.
+    pub fence: Fence,
+}
+
+impl Clients {
+    /// From a kubeconfig or an in-cluster account.
+    pub fn from_config(config: &kube::Config, fence: Fence) -> Result<Self, kube::Error> {
+        let mut patient = config.clone();
+        patient.default_retry = true;
+        let mut single = config.clone();
+        single.default_retry = false;
+        let build = |layer: FenceLayer| -> Result<Client, kube::Error> {
+            Ok(ClientBuilder::try_from(single.clone())?
+                .with_layer(&layer)
+                .build())
+        };
+        Ok(Clients {
+            reads: Client::try_from(patient)?,
+            writes: build(FenceLayer {
+                fence: fence.clone(),
+                timeout: WRITE_TIMEOUT,
+            })?,
+            lease: build(FenceLayer {
+                fence: Fence::open(),
+                timeout: LEASE_TIMEOUT,
+            })?,
+            fence,
+        })
+    }
+
+    /// Over any service that answers as an API server does.
+    pub fn over<S, B>(service: &S, fence: Fence) -> Self
+    where
+        S: Service<Request<Body>, Response = Response<B>> + Clone + Send + 'static,
+        S::Future: Send + 'static,
+        S::Error: Into<BoxError>,
+        B: http_body::Body<Data = bytes::Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let fenced = |fence: Fence, timeout: Duration| {
+            let layer = FenceLayer { fence, timeout };
+            Client::new(layer.layer(service.clone()), "default")
+        };
+        Clients {
+            reads: Client::new(service.clone(), "default"),
+            writes: fenced(fence.clone(), WRITE_TIMEOUT),
+            lease: fenced(Fence::open(), LEASE_TIMEOUT),
+            fence,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use super::*;
+
+    async fn answer(_: Request<Body>) -> Result<Response<Body>, Infallible> {
+        Ok(Response::new(Body::from(
+            br#"{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"x"}}"#.to_vec(),
+        )))
+    }
+
+    async fn never(_: Request<Body>) -> Result<Response<Body>, Infallible> {
+        std::future::pending().await
+    }
+
+    fn namespaces(client: Client) -> kube::Api<k8s_openapi::api::core::v1::Namespace> {
+        kube::Api::all(client)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_written_after_the_lease_has_ended() {
+        let fence = Fence::closed();
+        let clients = Clients::over(&tower::service_fn(answer), fence.clone());
+        let delete = || async {
+            namespaces(clients.writes.clone())
+                .delete("x", &kube::api::DeleteParams::default())
+                .await
+                .map(drop)
+                .map_err(WriteError::from)
+        };
+        assert_eq!(delete().await, Err(WriteError::NotLeader));
+        fence.extend(Instant::now() + Duration::from_secs(10));
+        assert_eq!(delete().await, Ok(()));
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert_eq!(delete().await, Err(WriteError::NotLeader));
+        assert!(namespaces(clients.writes.clone()).get("x").await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn every_break_begins_another_term() {
+        let fence = Fence::closed();
+        assert_eq!(fence.term(), None);
+        let soon = || Instant::now() + Duration::from_secs(1);
+        fence.extend(soon());
+        let first = fence.term();
+        fence.extend(soon());
+        assert!(first.is_some() && fence.term() == first);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(fence.term(), None);
+        fence.extend(soon());
+        assert!(fence.term() > first);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_cloud_is_called_after_the_lease_has_ended() {
+        let fence = Fence::closed();
+        fence.extend(Instant::now() + Duration::from_secs(1));
+        assert_eq!(while_leading(&fence, async { Ok(1) }).await, Ok(1));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let refused = while_leading(&fence, async { Ok(1) }).await;
+        assert!(matches!(refused, Err(ProviderError::Transient(_))));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_never_answers_does_not_hang_a_write() {
+        let clients = Clients::over(&tower::service_fn(never), Fence::open());
+        let started = Instant::now();
+        let result = namespaces(clients.writes).get("x").await;
+        assert!(result.is_err());
+        assert_eq!(started.elapsed(), WRITE_TIMEOUT);
+    }
+}

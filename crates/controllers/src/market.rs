@@ -1,0 +1,8 @@
+//! What can be bought: providers by node class, their catalogues, price overlays, and what is known to be sold out.
+
+pub mod backoff;
+pub mod observed;
+pub(crate) mod overlays;
+pub(crate) mod prices;
+pub mod slots;
+pub(crate) mod terms;

@@ -1,0 +1,380 @@
+//! Providers by node class, and what each of them sells. A slow or broken cloud delays nobody else.
+
+mod status;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use joiner_core::name::Name;
+use joiner_core::problem::Catalog;
+use joiner_providers::{Owner, Provider, ProviderError};
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use crate::dialect::{ClassFactory, ClassSite, Ledgers, Secrets, is_of};
+use crate::edge::clients::Clients;
+use crate::edge::clock::SharedClock;
+use crate::record::{ClassKey, ClassRecord};
+use crate::view::View;
+
+/// How many calls to one cloud may be under way at once.
+const CALLS: usize = 20;
+/// The longest that a cloud can make everybody wait with one answer.
+const LONGEST_PATIENCE: Duration = Duration::from_mins(5);
+/// The longest that one call to a cloud may take.
+pub(crate) const CALL_TIMEOUT: Duration = Duration::from_mins(2);
+
+/// A provider and what it sells.
+pub struct Slot {
+    /// Which class.
+    pub key: ClassKey,
+    /// Identity and generation of the class that it was made from.
+    pub made_from: (Name, i64),
+    /// The provider.
+    pub provider: Arc<dyn Provider>,
+    /// Bounds calls that are under way.
+    pub calls: Semaphore,
+    patient: Mutex<Option<Instant>>,
+    stock: RwLock<Stock>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Stock {
+    catalog: Option<Arc<Catalog>>,
+    read: Option<Timestamp>,
+    /// When its prices were true, if the cloud says so.
+    priced: Option<Timestamp>,
+    trouble: Option<Trouble>,
+    concern: Option<String>,
+    busy: bool,
+}
+
+/// Why a catalogue could not be read.
+#[derive(Clone, Debug)]
+struct Trouble {
+    said: String,
+    /// Nothing will change until a person changes something: nothing can be bought either.
+    lasting: bool,
+}
+
+impl Slot {
+    fn new(class: &ClassRecord, provider: Arc<dyn Provider>) -> Self {
+        Slot {
+            key: class.key.clone(),
+            made_from: (class.uid.clone(), class.generation),
+            provider,
+            calls: Semaphore::new(CALLS),
+            patient: Mutex::default(),
+            stock: RwLock::default(),
+        }
+    }
+
+    /// What it sells, as last read.
+    pub fn catalog(&self) -> Option<Arc<Catalog>> {
+        self.stock().catalog.clone()
+    }
+
+    fn stock(&self) -> Stock {
+        self.stock
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Stock)) {
+        change(&mut self.stock.write().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// When its catalogue was last read.
+    pub fn read(&self) -> Option<Timestamp> {
+        self.stock().read
+    }
+
+    /// Calls the provider, bounded in number and time. When the cloud asks one caller for patience, all are patient.
+    pub async fn call<T>(
+        &self,
+        call: impl Future<Output = Result<T, ProviderError>>,
+    ) -> Result<T, ProviderError> {
+        let _permit = self
+            .calls
+            .acquire()
+            .await
+            .map_err(|_| ProviderError::Transient("shutting down".into()))?;
+        if let Some(left) = self.patience() {
+            return Err(ProviderError::Throttled {
+                message: "the cloud has asked for patience".into(),
+                retry_after: Some(left),
+            });
+        }
+        let answer = tokio::time::timeout(CALL_TIMEOUT, call)
+            .await
+            .unwrap_or_else(|_| Err(ProviderError::Transient("no answer from the cloud".into())));
+        if let Err(ProviderError::Throttled {
+            retry_after: Some(wait),
+            ..
+        }) = &answer
+        {
+            let until = Instant::now() + (*wait).min(LONGEST_PATIENCE);
+            let mut patient = self.patient.lock().unwrap_or_else(PoisonError::into_inner);
+            *patient = Some(patient.map_or(until, |known| known.max(until)));
+        }
+        answer
+    }
+
+    /// For how long the cloud is to be left alone.
+    fn patience(&self) -> Option<Duration> {
+        let patient = self.patient.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = patient.as_ref()?.saturating_duration_since(Instant::now());
+        (!left.is_zero()).then_some(left)
+    }
+}
+
+/// Why a class cannot be used: a word for programs and a sentence for people.
+pub type Unusable = (&'static str, String);
+
+/// All providers.
+pub struct Classes {
+    factories: Vec<Arc<dyn ClassFactory>>,
+    secrets: Arc<dyn Secrets>,
+    ledgers: Arc<dyn Ledgers>,
+    /// Identity of the cluster.
+    cluster: Name,
+    slots: RwLock<BTreeMap<ClassKey, Arc<Slot>>>,
+    trouble: RwLock<BTreeMap<ClassKey, String>>,
+    written: Mutex<BTreeMap<ClassKey, serde_json::Value>>,
+    reporting: tokio::sync::Mutex<()>,
+    clock: SharedClock,
+}
+
+impl Classes {
+    /// None yet.
+    pub fn new(
+        factories: Vec<Arc<dyn ClassFactory>>,
+        secrets: Arc<dyn Secrets>,
+        ledgers: Arc<dyn Ledgers>,
+        cluster: Name,
+        clock: SharedClock,
+    ) -> Self {
+        Classes {
+            factories,
+            secrets,
+            ledgers,
+            cluster,
+            slots: RwLock::default(),
+            trouble: RwLock::default(),
+            written: Mutex::default(),
+            reporting: tokio::sync::Mutex::default(),
+            clock,
+        }
+    }
+
+    /// The provider of a class.
+    pub fn slot(&self, key: &ClassKey) -> Option<Arc<Slot>> {
+        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
+        slots.get(key).cloned()
+    }
+
+    /// All providers.
+    pub fn slots(&self) -> Vec<Arc<Slot>> {
+        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
+        slots.values().cloned().collect()
+    }
+
+    /// Who makes providers out of classes of this kind.
+    pub fn factory(&self, key: &ClassKey) -> Option<&Arc<dyn ClassFactory>> {
+        let mut all = self.factories.iter();
+        all.find(|factory| is_of(key, &factory.kind()))
+    }
+
+    /// Whether anybody here knows classes of this kind.
+    pub fn supports(&self, key: &ClassKey) -> bool {
+        self.factory(key).is_some()
+    }
+
+    /// Why nothing can be bought from a class, if so.
+    pub fn unusable(&self, key: &ClassKey, record: Option<&ClassRecord>) -> Option<Unusable> {
+        let Some(record) = record else {
+            return Some((
+                "NodeClassNotFound",
+                format!("node class {key} does not exist"),
+            ));
+        };
+        if record.deleting {
+            return Some((
+                "NodeClassTerminating",
+                format!("node class {key} is being deleted"),
+            ));
+        }
+        let trouble = self.trouble.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(said) = trouble.get(key) {
+            return Some(("NodeClassNotReady", format!("node class {key}: {said}")));
+        }
+        match self.slot(key) {
+            None => Some((
+                "NodeClassReadinessUnknown",
+                format!("node class {key} has not been read yet"),
+            )),
+            Some(slot) => match slot.stock() {
+                Stock {
+                    catalog,
+                    trouble: Some(trouble),
+                    ..
+                } if catalog.is_none() || trouble.lasting => Some((
+                    "NodeClassNotReady",
+                    format!("node class {key}: {}", trouble.said),
+                )),
+                Stock {
+                    catalog: Some(_), ..
+                } => None,
+                _ => Some((
+                    "NodeClassReadinessUnknown",
+                    format!("the catalogue of {key} has not been read yet"),
+                )),
+            },
+        }
+    }
+
+    /// What is wrong with the catalogue of a class although it is still in use, if anything.
+    pub fn concern(&self, key: &ClassKey) -> Option<String> {
+        let stock = self.slot(key)?.stock();
+        let trouble = stock.trouble.map(|trouble| trouble.said);
+        let said = trouble.or(stock.concern)?;
+        Some(match stock.read {
+            Some(read) => format!("{said}; what was read at {read} stays in use"),
+            None => said,
+        })
+    }
+
+    /// Makes providers for classes that are new or have changed, and drops those that nobody needs any more.
+    pub async fn reconcile(&self, view: &View) {
+        let (records, wanted) = {
+            let world = view.read();
+            let records: Vec<Arc<ClassRecord>> = world.classes.iter().cloned().collect();
+            // Machines outlive their class: whoever deleted it still wants them to be taken away.
+            let mut wanted: Vec<ClassKey> = records.iter().map(|class| class.key.clone()).collect();
+            wanted.extend(world.machines.iter().map(|machine| machine.class.clone()));
+            (records, wanted)
+        };
+        let stale = records.iter().filter(|record| {
+            let made = self.slot(&record.key).map(|slot| slot.made_from.clone());
+            made.as_ref() != Some(&(record.uid.clone(), record.generation))
+        });
+        futures::future::join_all(stale.map(|record| self.build(record))).await;
+        let keep = |key: &ClassKey| wanted.contains(key);
+        let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
+        slots.retain(|key, _| keep(key));
+        let mut trouble = self.trouble.write().unwrap_or_else(PoisonError::into_inner);
+        trouble.retain(|key, _| keep(key));
+    }
+
+    async fn build(&self, record: &ClassRecord) {
+        let Some(factory) = self.factory(&record.key) else {
+            return;
+        };
+        let site = ClassSite {
+            secrets: &*self.secrets,
+            owner: Owner {
+                cluster: self.cluster.clone(),
+                family: factory.family().into(),
+            },
+            ledger: self.ledgers.open(record),
+        };
+        let built = tokio::time::timeout(CALL_TIMEOUT, factory.build(record, &site)).await;
+        let mut trouble = self.trouble.write().unwrap_or_else(PoisonError::into_inner);
+        match built {
+            Ok(Ok(provider)) => {
+                info!(class = %record.key, provider = provider.name(), "node class is in use");
+                trouble.remove(&record.key);
+                let slot = Slot::new(record, provider);
+                let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
+                slots.insert(record.key.clone(), Arc::new(slot));
+            }
+            Ok(Err(error)) => {
+                warn!(class = %record.key, %error, "node class cannot be used");
+                trouble.insert(record.key.clone(), error.to_string());
+            }
+            Err(_) => {
+                trouble.insert(record.key.clone(), "its provider did not answer".to_owned());
+            }
+        }
+    }
+
+    /// Reads the catalogue of one class again, unless that is being done.
+    pub async fn refresh(&self, slot: &Slot) {
+        let mut free = false;
+        slot.change(|stock| {
+            free = !stock.busy;
+            stock.busy = true;
+        });
+        if !free {
+            return;
+        }
+        let read = slot.call(slot.provider.catalog()).await;
+        let concern = slot.provider.concern().await;
+        let priced = slot.provider.prices_as_of().await;
+        let now = self.clock.now();
+        slot.change(|stock| {
+            stock.busy = false;
+            stock.concern = concern;
+            stock.priced = priced;
+            match read {
+                Ok(mut catalog) => {
+                    catalog.name = slot.key.catalog();
+                    sanitize(&mut catalog);
+                    stock.trouble = None;
+                    stock.read = Some(now);
+                    if stock.catalog.as_deref() != Some(&catalog) {
+                        stock.catalog = Some(Arc::new(catalog));
+                    }
+                }
+                // What was read before stays in use: a cloud that stumbles has not lost its wares.
+                Err(error) => {
+                    warn!(class = %slot.key, %error, "its catalogue could not be read");
+                    stock.trouble = Some(Trouble {
+                        lasting: !error.passes(),
+                        said: error.to_string(),
+                    });
+                }
+            }
+        });
+    }
+}
+
+/// A price of nothing, or below it, is a mistake and not a bargain: what it stands for cannot be bought until a price
+/// is known.
+fn sanitize(catalog: &mut Catalog) {
+    for offering in catalog.types.iter_mut().flat_map(|one| &mut one.offerings) {
+        if offering.price <= joiner_core::money::Money::ZERO {
+            offering.available = false;
+            offering.price = joiner_core::money::Money::ZERO;
+        }
+    }
+}
+
+/// Secrets from the cluster.
+pub struct ClusterSecrets(pub Clients);
+
+#[async_trait]
+impl Secrets for ClusterSecrets {
+    async fn get(&self, namespace: &str, name: &str, key: &str) -> Result<String, String> {
+        let api: Api<Secret> = Api::namespaced(self.0.reads.clone(), namespace);
+        let secret = api
+            .get(name)
+            .await
+            .map_err(|error| format!("secret {namespace}/{name} cannot be read: {error}"))?;
+        let value = secret
+            .data
+            .and_then(|mut data| data.remove(key))
+            .ok_or_else(|| format!("secret {namespace}/{name} has no key {key:?}"))?;
+        // Whoever pastes a token pastes its newline too, and an HTTP header refuses it.
+        String::from_utf8(value.0)
+            .map(|text| text.trim().to_owned())
+            .map_err(|_| format!("key {key:?} of secret {namespace}/{name} is not text"))
+    }
+}

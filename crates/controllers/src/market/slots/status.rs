@@ -1,0 +1,139 @@
+//! What node classes are told about themselves: whether they can be bought from, and in words why not.
+
+use std::sync::{Arc, PoisonError};
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::Api;
+use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
+use kube::core::GroupVersionKind;
+use serde_json::{Value, json};
+use tracing::warn;
+
+use super::{Classes, Unusable};
+use crate::dialect::{ClassFactory, ClassKind};
+use crate::edge::clients::{Clients, WriteError};
+use crate::record::{ClassRecord, Condition, Truth, kinds};
+
+impl Classes {
+    /// Writes the status of classes whose standing has changed. The provider is not asked: it was when the catalogue was
+    /// read.
+    pub async fn report(&self, clients: &Clients, records: &[Arc<ClassRecord>], now: Timestamp) {
+        // Two writers at once would contradict each other.
+        let _alone = self.reporting.lock().await;
+        {
+            let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+            written.retain(|key, _| records.iter().any(|one| one.key == *key));
+        }
+        for record in records.iter().filter(|one| !one.deleting) {
+            let Some(factory) = self.factory(&record.key).filter(|one| one.has_objects()) else {
+                continue;
+            };
+            let ready = ready(record, self.unusable(&record.key, Some(record)), now);
+            let extra = self.extra(record, &**factory);
+            // The watch may not have told yet what we wrote: what counts is what we wrote last.
+            let said = json!({
+                "uid": &*record.uid,
+                "generation": ready.generation,
+                "status": ready.status.to_string(),
+                "message": ready.message,
+                "extra": extra,
+            });
+            if self.last_said(record).as_ref() == Some(&said) {
+                continue;
+            }
+            match write(
+                clients,
+                &factory.kind(),
+                record,
+                render(record, &ready, extra),
+            )
+            .await
+            {
+                Ok(()) => self.note(record, said),
+                Err(error) => warn!(class = %record.key, %error, "its status was not written"),
+            }
+        }
+    }
+
+    fn extra(&self, record: &ClassRecord, factory: &dyn ClassFactory) -> Value {
+        let stock = self.slot(&record.key).map(|slot| slot.stock());
+        let catalog = stock.and_then(|stock| Some((stock.catalog?, stock.priced)));
+        catalog.map_or_else(
+            || json!({}),
+            |(catalog, priced)| factory.status(&catalog, priced),
+        )
+    }
+
+    fn last_said(&self, record: &ClassRecord) -> Option<Value> {
+        let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        written.get(&record.key).cloned()
+    }
+
+    fn note(&self, record: &ClassRecord, said: Value) {
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        written.insert(record.key.clone(), said);
+    }
+}
+
+fn ready(record: &ClassRecord, unusable: Option<Unusable>, now: Timestamp) -> Condition {
+    let (status, reason, message) = match unusable {
+        None => (Truth::True, kinds::READY, String::new()),
+        Some((reason @ "NodeClassReadinessUnknown", said)) => (Truth::Unknown, reason, said),
+        Some((reason, said)) => (Truth::False, reason, said),
+    };
+    Condition {
+        kind: kinds::READY.into(),
+        status,
+        reason: reason.into(),
+        message,
+        since: now,
+        generation: record.generation,
+    }
+}
+
+/// The status as it is written; the time moves only when the condition does.
+fn render(record: &ClassRecord, ready: &Condition, mut status: Value) -> Value {
+    let known = record.ready.as_ref();
+    let since = known
+        .filter(|known| known.status == ready.status)
+        .map_or(ready.since, |known| known.since);
+    status["conditions"] = json!([{
+        "type": kinds::READY,
+        "status": ready.status.to_string(),
+        "reason": &*ready.reason,
+        "message": ready.message,
+        "observedGeneration": ready.generation,
+        "lastTransitionTime": Time(whole(since)),
+    }]);
+    status
+}
+
+async fn write(
+    clients: &Clients,
+    kind: &ClassKind,
+    record: &ClassRecord,
+    status: Value,
+) -> Result<(), WriteError> {
+    let gvk = GroupVersionKind::gvk(kind.group, kind.version, kind.kind);
+    let resource = ApiResource::from_gvk_with_plural(&gvk, kind.plural);
+    let client = clients.writes.clone();
+    let api: Api<DynamicObject> = if record.key.namespace.is_empty() {
+        Api::all_with(client, &resource)
+    } else {
+        Api::namespaced_with(client, &record.key.namespace, &resource)
+    };
+    let patch = json!({"metadata": {"uid": &*record.uid}, "status": status});
+    api.patch_status(
+        &record.key.name,
+        &PatchParams::default(),
+        &Patch::Merge(patch),
+    )
+    .await?;
+    Ok(())
+}
+
+/// The API server keeps whole seconds only.
+fn whole(time: Timestamp) -> Timestamp {
+    Timestamp::from_second(time.as_second()).unwrap_or(time)
+}

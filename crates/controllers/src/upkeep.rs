@@ -1,0 +1,8 @@
+//! What keeps the cluster in order beside provisioning and disruption: garbage, repair, interruption notices, buffers and
+//! the status of pools.
+
+pub mod buffers;
+pub(crate) mod gc;
+pub(crate) mod interruption;
+pub(crate) mod pools;
+pub(crate) mod repair;

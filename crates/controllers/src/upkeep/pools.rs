@@ -1,0 +1,417 @@
+//! What pools say about themselves: what they have, whether they can buy, and when they try again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use joiner_core::money::Money;
+use joiner_core::name::Name;
+use tokio::sync::Notify;
+
+use crate::context::{Context, Mode};
+use crate::dialect::Dialect;
+use crate::edge::clients::WriteError;
+use crate::edge::events::Severity;
+use crate::edge::metrics::{PoolLabel, PoolReason, PoolResource};
+use crate::guards::limits;
+use crate::record::{Condition, PoolRecord, PoolStatus, Truth, annotations, kinds};
+use crate::view::World;
+
+/// How soon a change shows, and how often everything is looked at.
+const SOON: Duration = Duration::from_secs(1);
+const PERIOD: Duration = Duration::from_secs(30);
+/// What `Ready` of a pool depends on.
+const PARTS: [&str; 2] = [kinds::VALIDATION_SUCCEEDED, kinds::NODE_CLASS_READY];
+
+/// Pools that there are figures about, and the resources that these are about.
+type Measured = BTreeMap<Name, BTreeSet<String>>;
+
+/// Keeps the status of pools for ever.
+pub(crate) async fn run(context: Arc<Context>, changed: Arc<Notify>) {
+    let mut wait = PERIOD;
+    let mut measured = Measured::new();
+    loop {
+        tokio::select! {
+            biased;
+            () = changed.notified() => tokio::time::sleep(SOON).await,
+            () = tokio::time::sleep(wait) => {}
+        }
+        wait = PERIOD;
+        if context.may_act() && look(&context, &mut measured).await == Outcome::Outpaced {
+            wait = SOON;
+        }
+    }
+}
+
+/// How a look at all pools ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// Every pool says what there is to say.
+    Done,
+    /// Somebody else changed a pool meanwhile: it is worth another look.
+    Outpaced,
+}
+
+impl Outcome {
+    /// A write did not succeed.
+    fn failed(&mut self, pool: &PoolRecord, what: &'static str, error: &WriteError) {
+        error.log(&pool.key, what);
+        if error.outpaced() {
+            *self = Outcome::Outpaced;
+        }
+    }
+}
+
+async fn look(context: &Context, measured: &mut Measured) -> Outcome {
+    let mut outcome = Outcome::Done;
+    let pools: Vec<Arc<PoolRecord>> = context.view.read().pools.iter().cloned().collect();
+    context
+        .health
+        .retain(|known| pools.iter().any(|pool| pool.id() == known));
+    context
+        .pace
+        .retain(|known| pools.iter().any(|pool| pool.id() == known));
+    context.backoffs.retain(
+        |known| pools.iter().any(|pool| pool.id() == known),
+        |uid| pools.iter().any(|pool| pool.uid == *uid),
+    );
+    measured.retain(|known, resources| {
+        let there = pools.iter().any(|pool| pool.id() == known);
+        if !there {
+            let resources = std::mem::take(resources).into_iter();
+            context.metrics.forget_pool(known, resources);
+        }
+        there
+    });
+    for mut pool in pools {
+        let known = pool.status.conditions.get(kinds::NODE_REGISTRATION_HEALTHY);
+        context.health.align(pool.id(), pool.generation, known);
+        let status = status(context, &pool, context.now());
+        tell(context, &pool, &status);
+        let resources = measure(context, &pool, &status);
+        measured.insert(pool.id().clone(), resources);
+        if context.settings.mode == Mode::ObserveOnly {
+            continue;
+        }
+        let Some(dialect) = context.dialect(&pool.key) else {
+            continue;
+        };
+        if status != pool.status {
+            match dialect.write_pool_status(&pool, &status).await {
+                Ok(written) => {
+                    context.view.note_pool(written.clone());
+                    pool = Arc::new(written);
+                }
+                Err(error) => outcome.failed(&pool, "status", &error),
+            }
+        }
+        if let Err(error) = note_waits(context, &pool, &**dialect).await {
+            outcome.failed(&pool, "what it waits for", &error);
+        }
+    }
+    crate::market::overlays::report(context).await;
+    forget(context);
+    outcome
+}
+
+/// What was learned about types that nobody sells any more is of no use.
+fn forget(context: &Context) {
+    let slots = context.classes.slots();
+    context.learned.retain(|catalog, kind| {
+        let mut sold = slots.iter().filter(|slot| slot.key.catalog() == *catalog);
+        sold.any(|slot| {
+            let catalog = slot.catalog();
+            catalog.is_none_or(|one| one.types.iter().any(|one| one.name == *kind))
+        })
+    });
+}
+
+/// Keeps on the pool what it waits for, so that a restart does not forget it.
+async fn note_waits(
+    context: &Context,
+    pool: &PoolRecord,
+    dialect: &dyn Dialect,
+) -> Result<(), WriteError> {
+    let notes = context
+        .backoffs
+        .notes(pool.id(), &pool.class.catalog(), context.now());
+    let text = (!notes.is_empty())
+        .then(|| serde_json::to_string(&notes).ok())
+        .flatten();
+    let known = pool.annotations.get(annotations::WAITING);
+    if text.as_deref() == known.map(AsRef::as_ref) {
+        return Ok(());
+    }
+    let written = dialect.annotate_pool(pool, annotations::WAITING, text.as_deref());
+    if let Some(written) = written.await? {
+        context.view.note_pool(written);
+    }
+    Ok(())
+}
+
+/// What a pool's condition is called in an event when it turns bad.
+const TOLD: [(&str, &str); 4] = [
+    (kinds::VALIDATION_SUCCEEDED, "ValidationFailed"),
+    (kinds::NODE_CLASS_READY, "NodeClassNotReady"),
+    (kinds::CAPACITY_AVAILABLE, "CapacityUnavailable"),
+    (kinds::CATALOG_CURRENT, "CatalogStale"),
+];
+
+/// Says when a pool cannot do what it should, and when it can again.
+fn tell(context: &Context, pool: &PoolRecord, status: &PoolStatus) {
+    for (kind, reason) in TOLD {
+        let before = pool.status.conditions.get(kind).map(|one| one.status);
+        let Some(now) = status
+            .conditions
+            .get(kind)
+            .filter(|now| before != Some(now.status))
+        else {
+            continue;
+        };
+        match (before, now.status) {
+            (_, Truth::False) => context.tell_pool(pool, Severity::Warning, reason, &now.message),
+            (Some(Truth::False), Truth::True) => {
+                let said = format!("{kind} again");
+                context.tell_pool(pool, Severity::Normal, "Recovered", &said);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn status(context: &Context, pool: &PoolRecord, now: Timestamp) -> PoolStatus {
+    let world = context.view.read();
+    let mut status = held(context, &world, pool);
+    let mut set = |kind: &str, truth: Truth, reason: &str, message: String| {
+        status.conditions.ensure(Condition {
+            kind: kind.into(),
+            status: truth,
+            reason: reason.into(),
+            message,
+            since: now,
+            generation: pool.generation,
+        });
+    };
+    validation(&world, pool, &mut set);
+    let class = world.classes.get(&pool.class).map(AsRef::as_ref);
+    match context.classes.unusable(&pool.class, class) {
+        None => good(kinds::NODE_CLASS_READY, &mut set),
+        Some((reason @ "NodeClassReadinessUnknown", said)) => {
+            set(kinds::NODE_CLASS_READY, Truth::Unknown, reason, said);
+        }
+        Some((reason, said)) => set(kinds::NODE_CLASS_READY, Truth::False, reason, said),
+    }
+    registration(context, pool, &mut set);
+    capacity(context, pool, now, &mut set);
+    let known = pool.status.conditions.get(kinds::CATALOG_CURRENT);
+    match context.classes.concern(&pool.class) {
+        Some(said) => set(kinds::CATALOG_CURRENT, Truth::False, "Stale", said),
+        None if known.is_some() => good(kinds::CATALOG_CURRENT, &mut set),
+        None => {}
+    }
+    status.conditions.ensure_ready(&PARTS, pool.generation, now);
+    match context.dialect(&pool.key) {
+        Some(dialect) => dialect.shown(status),
+        None => status,
+    }
+}
+
+/// All is well in this respect.
+fn good(kind: &str, set: &mut impl FnMut(&str, Truth, &str, String)) {
+    set(kind, Truth::True, kind, String::new());
+}
+
+/// What the pool has.
+fn held(context: &Context, world: &World, pool: &PoolRecord) -> PoolStatus {
+    let mut usage = limits::Usage::default();
+    let alive = world
+        .machines
+        .iter()
+        .filter(|one| one.pool.as_ref() == Some(pool.id()) && one.deleting.is_none());
+    alive.for_each(|machine| usage.add(machine.capacity(), Money::ZERO));
+    let mut status = pool.status.clone();
+    status.nodes = usage.nodes;
+    status.resources = usage.resources;
+    // karpenter: these are always listed, be it with zero.
+    for name in ["cpu", "memory", "pods", "ephemeral-storage"] {
+        if !status.resources.contains(name) {
+            status.resources.set(name, 0);
+        }
+    }
+    let dialect = context.dialect(&pool.key);
+    let keeps = dialect.is_some_and(|one| one.keeps_prices());
+    status.cost = keeps.then(|| limits::usage(world, pool.id(), None).cost.to_micros());
+    let class = world.classes.get(&pool.class);
+    status.class_generation = class
+        .map(|class| class.generation)
+        .or(status.class_generation);
+    status
+}
+
+fn validation(world: &World, pool: &PoolRecord, set: &mut impl FnMut(&str, Truth, &str, String)) {
+    let namesake = world.namesake(pool).map(|other| {
+        format!(
+            "{} {} has the same name and was there first: rename one of the two",
+            other.key.dialect, other.key
+        )
+    });
+    match pool.invalid.clone().or(namesake) {
+        None => good(kinds::VALIDATION_SUCCEEDED, set),
+        Some(said) => set(
+            kinds::VALIDATION_SUCCEEDED,
+            Truth::False,
+            "NodePoolValidationFailed",
+            said,
+        ),
+    }
+}
+
+fn registration(
+    context: &Context,
+    pool: &PoolRecord,
+    set: &mut impl FnMut(&str, Truth, &str, String),
+) {
+    let kind = kinds::NODE_REGISTRATION_HEALTHY;
+    let known = pool.status.conditions.get(kind);
+    match context.health.of(pool.id()) {
+        Some(Ok(())) => good(kind, set),
+        Some(Err(said)) => set(kind, Truth::False, "RegistrationFailed", said),
+        // What was known is about another template.
+        None if known.is_none_or(|known| known.generation != pool.generation) => {
+            set(
+                kind,
+                Truth::Unknown,
+                "AwaitingReconciliation",
+                String::new(),
+            );
+        }
+        None => {}
+    }
+}
+
+/// Says what cannot be had and when it is tried again.
+fn capacity(
+    context: &Context,
+    pool: &PoolRecord,
+    now: Timestamp,
+    set: &mut impl FnMut(&str, Truth, &str, String),
+) {
+    let whole = context.backoffs.waiting(
+        &crate::market::backoff::Subject::Pool(pool.id().clone()),
+        now,
+    );
+    let parts = context.backoffs.next(&pool.class.catalog(), now);
+    if let Some((reason, said)) = crate::market::terms::mismatch(context, pool) {
+        set(kinds::CAPACITY_AVAILABLE, Truth::False, reason, said);
+        return;
+    }
+    match (whole, parts) {
+        (Some((until, said)), _) => {
+            set(
+                kinds::CAPACITY_AVAILABLE,
+                Truth::False,
+                "Waiting",
+                format!("tries again at {until}: {said}"),
+            );
+        }
+        (None, Some((until, count, said))) => {
+            let message = format!(
+                "{count} offerings are not to be had, the next is tried at {until}: {said}"
+            );
+            set(
+                kinds::CAPACITY_AVAILABLE,
+                Truth::False,
+                "OfferingsUnavailable",
+                message,
+            );
+        }
+        (None, None)
+            if pool
+                .status
+                .conditions
+                .get(kinds::CAPACITY_AVAILABLE)
+                .is_some() =>
+        {
+            set(
+                kinds::CAPACITY_AVAILABLE,
+                Truth::True,
+                kinds::CAPACITY_AVAILABLE,
+                String::new(),
+            );
+        }
+        (None, None) => {}
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "gauges are floats")]
+fn measure(context: &Context, pool: &PoolRecord, status: &PoolStatus) -> BTreeSet<String> {
+    let label = |name: &str| PoolResource {
+        nodepool: pool.id().to_string(),
+        resource_type: name.to_owned(),
+    };
+    let scale = |name: &str, amount: i64| {
+        if name == "cpu" {
+            amount as f64 / 1000.0
+        } else {
+            amount as f64
+        }
+    };
+    for (name, amount) in status.resources.iter() {
+        context
+            .metrics
+            .usage
+            .get_or_create(&label(name))
+            .set(scale(name, amount));
+    }
+    for (name, amount) in pool.pool.limits.resources.iter() {
+        context
+            .metrics
+            .limit
+            .get_or_create(&label(name))
+            .set(scale(name, amount));
+    }
+    let world = context.view.read();
+    let cost = limits::usage(&world, pool.id(), None).cost;
+    let nodepool = pool.id().to_string();
+    let waits = context
+        .backoffs
+        .notes(pool.id(), &pool.class.catalog(), context.now());
+    let label = PoolLabel {
+        nodepool: nodepool.clone(),
+    };
+    let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+    context
+        .metrics
+        .cost
+        .get_or_create(&label)
+        .set(cost.dollars());
+    context
+        .metrics
+        .waiting
+        .get_or_create(&label)
+        .set(count(waits.len()));
+    let away = world.machines.iter().filter(|one| {
+        let node = one
+            .status
+            .node
+            .as_ref()
+            .and_then(|name| world.nodes.get(name));
+        let gone = one.deleting.is_some() || node.is_none_or(|node| !node.ready());
+        one.pool.as_ref() == Some(pool.id()) && one.initialized() && gone
+    });
+    let labels = PoolReason {
+        nodepool,
+        reason: String::new(),
+    };
+    context
+        .metrics
+        .consuming
+        .get_or_create(&labels)
+        .set(count(away.count()));
+    let names = status
+        .resources
+        .iter()
+        .chain(pool.pool.limits.resources.iter());
+    names.map(|(name, _)| name.to_string()).collect()
+}
