@@ -104,8 +104,9 @@ impl Worker<'_> {
                         return Ok(());
                     }
                 }
-                let call = while_leading(fence, slot.provider.launch(&request));
-                let answer = self.call(slot, "Create", call).await;
+                let started = Instant::now();
+                let answer = slot.launch(fence, &request).await;
+                self.count(slot, "Create", started, answer.as_ref().err());
                 self.bought(machine, &request, answer);
             }
             Step::Find => {
@@ -304,11 +305,19 @@ impl Worker<'_> {
     ) -> Result<T, ProviderError> {
         let started = Instant::now();
         let answer = slot.call(call).await;
-        let provider = slot.provider.name();
-        self.context
-            .metrics
-            .cloud_call(method, provider, started.elapsed(), answer.as_ref().err());
+        self.count(slot, method, started, answer.as_ref().err());
         answer
+    }
+
+    fn count(
+        &self,
+        slot: &Slot,
+        method: &'static str,
+        started: Instant,
+        error: Option<&ProviderError>,
+    ) {
+        let (metrics, provider) = (&self.context.metrics, slot.provider.name());
+        metrics.cloud_call(method, provider, started.elapsed(), error);
     }
 
     /// The pool's status tells what is waited for: it has changed.

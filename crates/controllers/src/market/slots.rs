@@ -4,31 +4,23 @@ mod status;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
 use joiner_core::name::Name;
 use joiner_core::problem::Catalog;
-use joiner_providers::{Owner, Provider, ProviderError};
+use joiner_providers::{LaunchRequest, Machine, Owner, Provider, ProviderError};
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
-use tokio::sync::Semaphore;
-use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::dialect::{ClassFactory, ClassSite, Ledgers, Secrets, is_of};
-use crate::edge::clients::Clients;
+use crate::edge::clients::{Clients, Fence};
 use crate::edge::clock::SharedClock;
+use crate::market::calls::{CALL_TIMEOUT, Calls, SharedCalls};
+use crate::market::launches::Launches;
 use crate::record::{ClassKey, ClassRecord};
 use crate::view::View;
-
-/// How many calls to one cloud may be under way at once.
-const CALLS: usize = 20;
-/// The longest that a cloud can make everybody wait with one answer.
-const LONGEST_PATIENCE: Duration = Duration::from_mins(5);
-/// The longest that one call to a cloud may take.
-pub(crate) const CALL_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// A provider and what it sells.
 pub struct Slot {
@@ -38,9 +30,8 @@ pub struct Slot {
     pub made_from: (Name, i64),
     /// The provider.
     pub provider: Arc<dyn Provider>,
-    /// Bounds calls that are under way.
-    pub calls: Semaphore,
-    patient: Mutex<Option<Instant>>,
+    calls: Arc<Calls>,
+    launches: Launches,
     stock: RwLock<Stock>,
 }
 
@@ -64,13 +55,13 @@ struct Trouble {
 }
 
 impl Slot {
-    fn new(class: &ClassRecord, provider: Arc<dyn Provider>) -> Self {
+    fn new(class: &ClassRecord, provider: Arc<dyn Provider>, calls: Arc<Calls>) -> Self {
         Slot {
             key: class.key.clone(),
             made_from: (class.uid.clone(), class.generation),
             provider,
-            calls: Semaphore::new(CALLS),
-            patient: Mutex::default(),
+            calls,
+            launches: Launches::default(),
             stock: RwLock::default(),
         }
     }
@@ -96,42 +87,24 @@ impl Slot {
         self.stock().read
     }
 
-    /// Calls the provider, bounded in number and time. When the cloud asks one caller for patience, all are patient.
+    /// Calls the provider, within the limits that it shares with other classes of its credential.
     pub async fn call<T>(
         &self,
         call: impl Future<Output = Result<T, ProviderError>>,
     ) -> Result<T, ProviderError> {
-        let _permit = self
-            .calls
-            .acquire()
-            .await
-            .map_err(|_| ProviderError::Transient("shutting down".into()))?;
-        if let Some(left) = self.patience() {
-            return Err(ProviderError::Throttled {
-                message: "the cloud has asked for patience".into(),
-                retry_after: Some(left),
-            });
-        }
-        let answer = tokio::time::timeout(CALL_TIMEOUT, call)
-            .await
-            .unwrap_or_else(|_| Err(ProviderError::Transient("no answer from the cloud".into())));
-        if let Err(ProviderError::Throttled {
-            retry_after: Some(wait),
-            ..
-        }) = &answer
-        {
-            let until = Instant::now() + (*wait).min(LONGEST_PATIENCE);
-            let mut patient = self.patient.lock().unwrap_or_else(PoisonError::into_inner);
-            *patient = Some(patient.map_or(until, |known| known.max(until)));
-        }
-        answer
+        self.calls.call(call).await
     }
 
-    /// For how long the cloud is to be left alone.
-    fn patience(&self) -> Option<Duration> {
-        let patient = self.patient.lock().unwrap_or_else(PoisonError::into_inner);
-        let left = patient.as_ref()?.saturating_duration_since(Instant::now());
-        (!left.is_zero()).then_some(left)
+    /// Launches a machine, together with others where the cloud sells many in one call.
+    pub(crate) async fn launch(
+        &self,
+        fence: &Fence,
+        request: &LaunchRequest,
+    ) -> Result<Machine, ProviderError> {
+        let launches = &self.launches;
+        launches
+            .launch(&*self.provider, &self.calls, fence, request)
+            .await
     }
 }
 
@@ -145,6 +118,7 @@ pub struct Classes {
     ledgers: Arc<dyn Ledgers>,
     /// Identity of the cluster.
     cluster: Name,
+    calls: SharedCalls,
     slots: RwLock<BTreeMap<ClassKey, Arc<Slot>>>,
     trouble: RwLock<BTreeMap<ClassKey, String>>,
     written: Mutex<BTreeMap<ClassKey, serde_json::Value>>,
@@ -166,6 +140,7 @@ impl Classes {
             secrets,
             ledgers,
             cluster,
+            calls: SharedCalls::default(),
             slots: RwLock::default(),
             trouble: RwLock::default(),
             written: Mutex::default(),
@@ -291,7 +266,11 @@ impl Classes {
             Ok(Ok(provider)) => {
                 info!(class = %record.key, provider = provider.name(), "node class is in use");
                 trouble.remove(&record.key);
-                let slot = Slot::new(record, provider);
+                let slot = Slot::new(
+                    record,
+                    Arc::clone(&provider),
+                    self.calls.of(provider.credential()),
+                );
                 let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
                 slots.insert(record.key.clone(), Arc::new(slot));
             }
