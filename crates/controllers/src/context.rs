@@ -92,6 +92,8 @@ pub struct Settings {
     pub launches_per_minute: u32,
     /// Whether sick nodes are replaced.
     pub repair: bool,
+    /// Whether spot nodes may be replaced by cheaper spot nodes in every pool: Karpenter's SpotToSpotConsolidation.
+    pub spot_to_spot: bool,
     /// The node that this process runs on, if it runs on one: it is never taken away voluntarily.
     pub own_node: Option<Name>,
     /// Makes names and nothing else: the same seed gives the same names.
@@ -118,6 +120,7 @@ impl Default for Settings {
             price_max_age: Duration::from_hours(1),
             launches_per_minute: 500,
             repair: true,
+            spot_to_spot: false,
             own_node: None,
             seed: 0,
             thinking: Thinking::Aside,

@@ -6,9 +6,13 @@ use tracing_subscriber::EnvFilter;
 
 use crate::args::LogFormat;
 
+/// The client warns of an unchecked certificate at every connection; we say it once ourselves.
+const ONCE_IS_ENOUGH: &str = "kube_client::client::tls=error";
+
 /// Starts logging to standard error.
 pub(crate) fn start(default: &str, format: LogFormat) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
+    let default = || EnvFilter::new(format!("{default},{ONCE_IS_ENOUGH}"));
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| default());
     let logs = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr);

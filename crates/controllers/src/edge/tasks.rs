@@ -39,7 +39,7 @@ impl Tasks {
         F: Future<Output = ()> + Send + 'static,
     {
         let name = name.into();
-        let span = info_span!("task", name = %name);
+        let span = info_span!("task", task = %name);
         let stop = self.stop.clone();
         // Some tasks are large: once in a place of their own, they are not moved from wrapper to wrapper.
         let task = Box::pin(task);

@@ -22,6 +22,7 @@ pub(crate) fn terms(context: &Context, world: &World, now: Timestamp) -> Terms {
     let mut terms = Terms {
         settings: context.settings.core.clone(),
         own_node: context.settings.own_node.clone(),
+        spot_to_spot: context.settings.spot_to_spot,
         buffers: crate::upkeep::buffers::room(world),
         promises: context.served.promises(now),
         ..Terms::default()

@@ -34,6 +34,8 @@ pub struct Terms {
     pub own_node: Option<Name>,
     /// How to decide.
     pub settings: Settings,
+    /// Whether spot nodes may be replaced by cheaper spot nodes in every pool.
+    pub spot_to_spot: bool,
 }
 
 /// A problem, and which objects it is about.
@@ -68,6 +70,7 @@ impl World {
                 .unwrap_or_else(|| record.class.catalog());
             pool.limits = limits::for_plans(self, &pool, &problem.nodes);
             pool.closed = terms.closed.get(record.id()).cloned();
+            pool.disruption.spot_to_spot |= terms.spot_to_spot;
             problem.pools.push(pool);
         }
         problem.daemon_sets = self

@@ -173,7 +173,7 @@ pub(crate) struct BehaviourArgs {
     /// How often drift is looked for.
     #[arg(long, value_name = "TIME", env = "DRIFT_PERIOD", default_value = "5m", value_parser = duration)]
     pub(crate) drift_period: Duration,
-    /// Karpenter's switches, such as NodeRepair=false; those without a meaning here are passed over.
+    /// Karpenter's feature gates: NodeRepair, SpotToSpotConsolidation; others are ignored with a warning.
     #[arg(long, value_name = "NAME=BOOL", env = "FEATURE_GATES", value_delimiter = ',', value_parser = gate)]
     pub(crate) feature_gates: Vec<(String, bool)>,
     /// Every provider is replaced by a simulated cloud: nothing is bought, everything else is real.

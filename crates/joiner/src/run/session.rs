@@ -119,6 +119,7 @@ fn settings(args: &RunArgs) -> Settings {
     for (gate, on) in &behaviour.feature_gates {
         match gate.as_str() {
             "NodeRepair" => settings.repair = *on,
+            "SpotToSpotConsolidation" => settings.spot_to_spot = *on,
             other => warn!(gate = other, "a feature gate without a meaning here"),
         }
     }

@@ -39,6 +39,9 @@ impl Site {
         let server = config.cluster_url.to_string();
         let client = Client::try_from(config.clone())
             .map_err(|error| Failure::Cluster(format!("cannot speak to {server}: {error}")))?;
+        if config.accept_invalid_certs {
+            warn!(%server, "the certificate of the API server is not checked (insecure-skip-tls-verify)");
+        }
         let namespace = election.leader_election_namespace.clone();
         let mut site = Site {
             cluster: Name::default(),
