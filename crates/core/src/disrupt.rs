@@ -22,7 +22,7 @@ mod worth;
 use std::collections::BTreeMap;
 
 use self::budgets::{Budgets, PodBudgets};
-use self::candidate::{Candidate, Standing};
+use self::candidate::{Candidate, Elsewhere, Standing};
 use self::settle::Settled;
 use self::trial::{Trial, Trials};
 use crate::money::Money;
@@ -75,7 +75,7 @@ fn render(problem: &Problem, standings: &[Candidate], causes: &Causes, trial: Tr
     let mut plan = trial.plan;
     for candidate in standings {
         let node = &problem.nodes[candidate.node as usize];
-        let price = node.price.unwrap_or_default();
+        let price = node.price.unwrap_or_default() + problem.settings.node_surcharge;
         let after: Money = shares.get(&candidate.node).copied().unwrap_or_default();
         if let Some(cause) = causes.get(&candidate.node) {
             let detail = match cause {
@@ -107,16 +107,20 @@ fn render(problem: &Problem, standings: &[Candidate], causes: &Causes, trial: Tr
                 let pool = &problem.pools[candidate.pool];
                 let balanced = pool.disruption.policy == ConsolidationPolicy::Balanced;
                 let because = match candidate.elsewhere {
-                    Some(cost) if balanced && cost < price => format!(
+                    Elsewhere::Cost(cost) if balanced && cost < price => format!(
                         "it costs {price} an hour, its pods elsewhere {cost}: too little for pool {}, which is Balanced, \
                          to move them",
                         pool.name
                     ),
-                    Some(cost) if cost < price => format!(
+                    Elsewhere::Cost(cost) if cost < price => format!(
                         "it costs {price} an hour, its pods elsewhere {cost}: too little to move them for"
                     ),
-                    Some(cost) => format!("it costs {price} an hour, its pods elsewhere {cost}"),
-                    None => "its pods have no other place".to_owned(),
+                    Elsewhere::Cost(cost) => {
+                        format!("it costs {price} an hour, its pods elsewhere {cost}")
+                    }
+                    Elsewhere::Nowhere | Elsewhere::Unknown => {
+                        "its pods have no other place".to_owned()
+                    }
                 };
                 (because, None)
             }

@@ -13,6 +13,8 @@ pub const CPU: &str = "cpu";
 pub const MEMORY: &str = "memory";
 /// Pod slots.
 pub const PODS: &str = "pods";
+/// Machines, in limits and quotas.
+pub const NODES: &str = "nodes";
 /// Scratch space; counted in bytes.
 pub const EPHEMERAL_STORAGE: &str = "ephemeral-storage";
 /// NVIDIA GPUs.

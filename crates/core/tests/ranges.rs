@@ -38,6 +38,7 @@ fn host(name: &str, cores: i64, gib: i64) -> Host {
         name: name.into(),
         zone: "rack".into(),
         free: size(cores, gib),
+        stock: "".into(),
     }
 }
 
@@ -75,7 +76,9 @@ fn fixed(name: &str, cores: i64, gib: i64, price: Money) -> InstanceType {
             available: true,
             left: None,
             reservation: None,
+            stock: None,
         }],
+        quotas: Vec::new(),
     }
 }
 
@@ -85,6 +88,7 @@ fn problem(ranges: Vec<Range>, pods: Vec<Pod>) -> Problem {
             name: "hall".into(),
             types: Vec::new(),
             ranges,
+            quotas: Vec::new(),
         }],
         pools: vec![Pool {
             name: "main".into(),

@@ -111,6 +111,7 @@ mod tests {
             labels: joiner_core::name::Labels::new(),
             overhead: Resources::new(),
             offerings: Vec::new(),
+            quotas: Vec::new(),
         };
         let mut sold = Catalog {
             types: vec![kind("small"), kind("large")],

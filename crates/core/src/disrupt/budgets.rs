@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use super::candidate::Candidate;
+use super::candidate::{Candidate, expired};
 use crate::name::Name;
 use crate::problem::{
-    BudgetAmount, DisruptionReason, NodePhase, Pod, Problem, UnhealthyPodEvictionPolicy,
+    BudgetAmount, DisruptionReason, Node, NodePhase, Pod, Problem, UnhealthyPodEvictionPolicy,
 };
 use crate::requirements::Requirements;
 use crate::schedule::Schedule;
@@ -44,7 +44,9 @@ impl Budgets {
                 node.pool.as_ref() == Some(&pool.name) && node.phase == NodePhase::Ready
             });
             let total = u32::try_from(own.clone().count()).unwrap_or(u32::MAX);
-            let away = own.filter(|node| node.unready || node.deleting).count();
+            // One that has expired goes now, whatever budgets say.
+            let away = |node: &&Node| node.unready || node.deleting || expired(problem, node);
+            let away = own.filter(away).count();
             let mut allowed = BTreeMap::new();
             for reason in VOLUNTARY {
                 if let Some(most) = allowed_for(problem, &pool.disruption.budgets, reason, total) {

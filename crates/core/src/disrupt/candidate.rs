@@ -31,6 +31,27 @@ impl Standing {
     }
 }
 
+/// What the pods of a node would cost if it went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Elsewhere {
+    /// Nobody has asked.
+    Unknown,
+    /// So much an hour: their share of machines that would be bought, surcharges included.
+    Cost(Money),
+    /// Not all of them find a place when every candidate goes. Room on nodes that stay may still take them.
+    Nowhere,
+}
+
+impl Elsewhere {
+    /// The cost, or the one given where none is known.
+    pub(super) fn cost_or(self, other: Money) -> Money {
+        match self {
+            Elsewhere::Cost(cost) => cost,
+            Elsewhere::Unknown | Elsewhere::Nowhere => other,
+        }
+    }
+}
+
 /// A node of a pool.
 #[derive(Clone, Debug)]
 pub(super) struct Candidate {
@@ -48,8 +69,8 @@ pub(super) struct Candidate {
     pub(super) burden: f64,
     /// Nothing on it needs a place.
     pub(super) empty: bool,
-    /// What its pods would cost elsewhere, once that is known.
-    pub(super) elsewhere: Option<Money>,
+    /// What its pods would cost elsewhere.
+    pub(super) elsewhere: Elsewhere,
     /// Why it may go, budgets and prices aside.
     pub(super) eligible: Option<DisruptionReason>,
 }
@@ -103,7 +124,7 @@ pub(super) fn standings(problem: &Problem, settled: &Settled<'_>) -> Vec<Candida
             pods,
             burden,
             empty,
-            elsewhere: None,
+            elsewhere: Elsewhere::Unknown,
             eligible,
         });
     }

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use super::Causes;
 use super::budgets::{Budgets, PodBudgets, give_both_back, take_both};
-use super::candidate::{Candidate, Standing};
+use super::candidate::{Candidate, Elsewhere, Standing};
 use super::trial::{Buying, Care, Trial, Trials};
 use super::worth;
 use crate::money::Money;
@@ -47,7 +47,7 @@ pub(super) fn choose(
     causes: &mut Causes,
     forced: Trial,
 ) -> Trial {
-    let mut eligible: Vec<usize> = (0..candidates.len())
+    let eligible: Vec<usize> = (0..candidates.len())
         .filter(|index| {
             let candidate = &candidates[*index];
             candidate.standing == Standing::Free
@@ -59,7 +59,6 @@ pub(super) fn choose(
         return forced;
     }
     let all = appraise(trials, candidates, &eligible, &forced);
-    eligible.retain(|index| candidates[*index].elsewhere.is_some());
     let taken = within_budgets(trials, candidates, budgets, pods, eligible);
     let search = Search {
         trials,
@@ -80,7 +79,34 @@ pub(super) fn choose(
             give_both_back(trials.problem, budgets, pods, candidate);
         }
     }
-    found.unwrap_or(forced)
+    let found = found.unwrap_or(forced);
+    look_again(trials, candidates, causes, &found);
+    found
+}
+
+/// Whether pods of nodes that stay could really go nowhere: each of a few such nodes is tried by itself.
+fn look_again(
+    trials: &Trials<'_, '_>,
+    candidates: &mut [Candidate],
+    causes: &Causes,
+    found: &Trial,
+) {
+    let staying = candidates.iter_mut().filter(|one| {
+        let free = one.standing == Standing::Free && one.elsewhere == Elsewhere::Nowhere;
+        free && !causes.contains_key(&one.node)
+    });
+    for (index, candidate) in staying.enumerate() {
+        let mut removed = found.removed.clone();
+        removed.insert(candidate.node);
+        let alone = (index < FEW).then(|| trials.run(&removed, Buying::Allowed, Care::Rough));
+        let placed = |trial: &Trial| !trial.stranded().contains(&candidate.node);
+        if alone.as_ref().is_none_or(placed) {
+            let shares = alone.map(|trial| worth::shares(trials.problem, &trial.plan));
+            let share = shares.and_then(|shares| shares.get(&candidate.node).copied());
+            let cost = share.unwrap_or_else(|| price(trials, candidate));
+            candidate.elsewhere = Elsewhere::Cost(cost);
+        }
+    }
 }
 
 fn price(trials: &Trials<'_, '_>, candidate: &Candidate) -> Money {
@@ -102,11 +128,9 @@ fn appraise(
     let shares = worth::shares(trials.problem, &all.plan);
     for index in eligible {
         let candidate = &mut candidates[*index];
-        let price = price(trials, candidate);
         candidate.elsewhere = match shares.get(&candidate.node) {
-            // Room on nodes that stay may still take what no machine can be bought for.
-            _ if stranded.contains(&candidate.node) => Some(price),
-            share => Some(share.copied().unwrap_or_default()),
+            _ if stranded.contains(&candidate.node) => Elsewhere::Nowhere,
+            share => Elsewhere::Cost(share.copied().unwrap_or_default()),
         };
     }
     all
@@ -120,8 +144,9 @@ fn within_budgets(
     pods: &mut PodBudgets<'_>,
     mut eligible: Vec<usize>,
 ) -> Vec<usize> {
-    let gain =
-        |candidate: &Candidate| price(trials, candidate) - candidate.elsewhere.unwrap_or_default();
+    // For all that is known, pods without another place are worth what they cost where they are.
+    let worth = |candidate: &Candidate| candidate.elsewhere.cost_or(price(trials, candidate));
+    let gain = |candidate: &Candidate| price(trials, candidate) - worth(candidate);
     eligible.sort_by_key(|index| {
         let candidate = &candidates[*index];
         (std::cmp::Reverse(gain(candidate)), candidate.node)
@@ -137,7 +162,7 @@ fn within_budgets(
     }
     // As much by what its pods cost elsewhere as by how many they are: of two that gain the same, the one that disturbs
     // fewer goes first.
-    let worth = |candidate: &Candidate| candidate.elsewhere.unwrap_or_default().dollars();
+    let worth = |candidate: &Candidate| worth(candidate).dollars();
     let all = taken.iter().map(|index| &candidates[*index]);
     let (worths, pods) = all.fold((0.0, 0.0), |(worths, pods), one| {
         (worths + worth(one), pods + f64::from(one.pods))

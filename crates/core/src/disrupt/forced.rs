@@ -32,15 +32,23 @@ pub(super) fn choose(
     ) {
         Ok(()) => {
             causes.insert(candidate.node, reason);
+            true
         }
-        Err((because, until)) => candidate.standing = Standing::Held { because, until },
+        Err((because, until)) => {
+            candidate.standing = Standing::Held { because, until };
+            false
+        }
     };
     let mut free: Vec<&mut Candidate> = Vec::new();
     for candidate in candidates.iter_mut() {
         let going = expired(problem, &problem.nodes[candidate.node as usize]);
-        if !going && candidate.empty && candidate.standing == Standing::Free {
-            take(candidate, DisruptionReason::Empty);
-        } else if !going && candidate.protected.is_none() {
+        if going {
+            continue;
+        }
+        let empty = candidate.empty && candidate.standing == Standing::Free;
+        let taken = empty && take(candidate, DisruptionReason::Empty);
+        // One that budgets for empty nodes hold back may still go because it has drifted.
+        if !taken && candidate.protected.is_none() {
             free.push(candidate);
         }
     }

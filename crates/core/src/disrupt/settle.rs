@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::candidate::expired;
 use crate::name::Name;
-use crate::pack::{Options, Readings, Scenario, clings};
+use crate::pack::{Options, clings, solve_closing};
 use crate::plan::{Launch, Plan, bought, singles, stock};
 use crate::problem::{Node, Pod, Problem};
 use crate::resources::Resources;
@@ -72,11 +72,11 @@ impl<'p> Settled<'p> {
             };
         }
         // A node whose time is up goes whatever it carries: nobody new is sent there.
-        let asked = (0..given.nodes.len())
+        let closed: Vec<u32> = (0..given.nodes.len())
             .filter(|index| expired(given, &given.nodes[*index]))
             .filter_map(|index| u32::try_from(index).ok())
-            .fold(Scenario::of(given), Scenario::closing);
-        let first = Readings::of(given).solve(&asked, options);
+            .collect();
+        let first = solve_closing(given, &closed, options);
         let mut calm = given.clone();
         calm.pods.clear();
         for node in calm.nodes.iter_mut().filter(|node| node.deleting) {

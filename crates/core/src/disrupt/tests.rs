@@ -11,9 +11,9 @@ use crate::name::{Labels, Name};
 use crate::pack::Options;
 use crate::plan::{Plan, Reason, apply, check};
 use crate::problem::{
-    Budget, BudgetAmount, CapacityType, Catalog, ConsolidationPolicy, DisruptionReason, Host,
-    InstanceType, Node, Offering, Pod, PodDisruptionBudget, PodSpec, Pool, Problem, Range,
-    UnitPrices,
+    AffinityTerm, Budget, BudgetAmount, CapacityType, Catalog, ConsolidationPolicy,
+    DisruptionReason, Host, InstanceType, Node, Offering, Pod, PodDisruptionBudget, PodSpec, Pool,
+    Problem, Range, UnitPrices,
 };
 use crate::requirement::{Expression, Operator};
 use crate::resources::{CPU, MEMORY, PODS, Resources};
@@ -41,6 +41,7 @@ fn problem() -> Problem {
         available: true,
         left: None,
         reservation: None,
+        stock: None,
     };
     let kind = |cores: i64| InstanceType {
         name: format!("c{cores}").into(),
@@ -54,6 +55,7 @@ fn problem() -> Problem {
             offering(CapacityType::OnDemand, cores * 5),
             offering(CapacityType::Spot, cores * 2),
         ],
+        quotas: Vec::new(),
     };
     let mut pool = Pool {
         name: "main".into(),
@@ -67,6 +69,7 @@ fn problem() -> Problem {
             name: "shop".into(),
             types: vec![kind(2), kind(4), kind(8)],
             ranges: Vec::new(),
+            quotas: Vec::new(),
         }],
         pools: vec![pool],
         ..Problem::default()
@@ -289,6 +292,122 @@ fn drifted_nodes_are_replaced_oldest_first_within_their_budget() {
         why_kept(&plan, "n0"),
         "the budgets of pool main let no more nodes go as Drifted"
     );
+}
+
+/// So many nodes at once, for these reasons.
+fn budget(nodes: u32, reasons: &[DisruptionReason]) -> Budget {
+    Budget {
+        amount: BudgetAmount::Nodes(nodes),
+        reasons: reasons.to_vec(),
+        schedule: None,
+        duration: None,
+    }
+}
+
+#[test]
+fn an_empty_node_that_has_drifted_goes_as_drifted_where_no_empty_one_may() {
+    let mut problem = problem();
+    node(&mut problem, "both", 4, &[]);
+    node(&mut problem, "empty", 4, &[]);
+    problem.nodes[0].drifted = Some("image".to_owned());
+    problem.pools[0].disruption.budgets = vec![budget(0, &[Empty])];
+    let plan = decide(&problem);
+    assert_eq!(gone(&plan), [("both", Drifted)]);
+    assert_eq!(
+        why_kept(&plan, "empty"),
+        "the budgets of pool main let no more nodes go as Empty"
+    );
+    problem.pools[0].disruption.budgets = vec![budget(0, &[])];
+    assert!(decide(&problem).removals.is_empty());
+}
+
+#[test]
+fn a_node_that_expires_counts_against_the_budget_of_others() {
+    let mut problem = problem();
+    on_demand_only(&mut problem);
+    node(&mut problem, "old", 4, &[4000]);
+    node(&mut problem, "drifted", 4, &[4000]);
+    problem.nodes[1].created = Some("2026-11-13T00:00:00Z".parse().unwrap());
+    problem.nodes[1].drifted = Some("image".to_owned());
+    problem.pools[0].expire_after = Some(SignedDuration::from_hours(24));
+    problem.pools[0].disruption.budgets = vec![budget(1, &[])];
+    assert_eq!(gone(&decide(&problem)), [("old", Expired)]);
+    problem.pools[0].disruption.budgets = vec![budget(2, &[])];
+    assert_eq!(
+        gone(&decide(&problem)),
+        [("drifted", Drifted), ("old", Expired)]
+    );
+}
+
+#[test]
+fn a_surcharge_for_every_node_counts_for_what_is_bought_as_for_what_goes() {
+    let mut problem = problem();
+    on_demand_only(&mut problem);
+    problem.settings.node_surcharge = Money::from_dollars(1.0);
+    node(&mut problem, "a", 4, &[4000]);
+    let plan = decide(&problem);
+    assert_eq!(
+        why_kept(&plan, "a"),
+        "it costs $1.20 an hour, its pods elsewhere $1.20"
+    );
+    problem.nodes.clear();
+    node(&mut problem, "waste", 8, &[1900]);
+    let plan = decide(&problem);
+    let Reason::Disrupted { before, after, .. } = &plan.removals[0].reason else {
+        panic!("{plan:?}");
+    };
+    let dollars = Money::from_dollars;
+    assert_eq!((*before, *after), (dollars(1.4), dollars(1.1)));
+}
+
+#[test]
+fn a_node_whose_pods_could_go_nowhere_says_so() {
+    let mut problem = problem();
+    on_demand_only(&mut problem);
+    node(&mut problem, "alone", 8, &[1900]);
+    problem.pools[0].limits.nodes = Some(1);
+    let plan = decide(&problem);
+    assert_eq!(why_kept(&plan, "alone"), "its pods have no other place");
+    // Two that could not go together, and each of which could go without the other, are not told so.
+    problem.nodes.clear();
+    problem.catalogs[0].types.truncate(2);
+    node(&mut problem, "half", 4, &[3000]);
+    node(&mut problem, "other", 4, &[3000]);
+    problem.pools[0].limits.nodes = Some(3);
+    let plan = decide(&problem);
+    for kept in ["half", "other"] {
+        let why = "it costs $0.2000 an hour, its pods elsewhere $0.2000";
+        assert_eq!(why_kept(&plan, kept), why);
+    }
+}
+
+#[test]
+fn a_pod_that_waits_for_others_to_come_is_planned_for_as_it_is_when_nodes_stay() {
+    let mut problem = problem();
+    on_demand_only(&mut problem);
+    node(&mut problem, "old", 8, &[]);
+    node(&mut problem, "expired", 8, &[]);
+    problem.nodes[1].created = Some("2026-01-01T00:00:00Z".parse().unwrap());
+    problem.pools[0].expire_after = Some(SignedDuration::from_hours(24 * 30));
+    let beside = |app: &str| AffinityTerm {
+        topology_key: labels::HOSTNAME.into(),
+        selector: Some(LabelSelector::label("app", app)),
+        namespaces: Vec::new(),
+        namespace_selector: None,
+    };
+    // It comes before the pod beside which it must be.
+    let mut late = pod("late", 500);
+    let mut spec = (*late.spec).clone();
+    spec.labels = Labels::from([(Name::from("app"), Name::from("late"))]);
+    spec.priority = 100;
+    spec.affinity = vec![beside("web")];
+    late.spec = Arc::new(spec);
+    problem.pods = vec![late, pod("first", 1000)];
+    let calm = crate::pack::solve(&problem, &Options::default());
+    assert!(calm.unplaced.is_empty());
+    let plan = decide(&problem);
+    assert!(plan.unplaced.is_empty(), "{:?}", plan.unplaced);
+    assert_eq!(gone(&plan), [("expired", Expired)]);
 }
 
 #[test]
@@ -514,6 +633,7 @@ fn pods_that_wait_and_pods_that_move_share_the_room_of_a_host() {
             name: "h".into(),
             zone: "a".into(),
             free: Resources::new().with(crate::resources::CPU, 4000),
+            stock: "".into(),
         }],
         left: None,
     }];

@@ -1,4 +1,5 @@
-//! What pods cost where they are put: a launch's price, divided among its pods by what they take of it.
+//! What pods cost where they are put: a launch's price and the surcharge of a node, divided among its pods by what they
+//! take of it.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +22,7 @@ pub(super) fn shares(problem: &Problem, plan: &Plan) -> BTreeMap<u32, Money> {
             if let Home::Node(node) = pod.home
                 && sum > 0.0
             {
-                let share = launch.purchase.price.dollars() * weight / sum;
+                let share = cost(problem, launch).dollars() * weight / sum;
                 *all.entry(node).or_default() += Money::from_dollars(share);
             }
         }
@@ -48,7 +49,12 @@ pub(super) fn dearest(problem: &Problem, launch: &Launch) -> Money {
             amount as f64 / launch.capacity.get(name).max(1) as f64,
         )
     });
-    Money::from_dollars(launch.purchase.price.dollars() * share.min(1.0))
+    Money::from_dollars(cost(problem, launch).dollars() * share.min(1.0))
+}
+
+/// What a machine costs once it is a node.
+fn cost(problem: &Problem, launch: &Launch) -> Money {
+    launch.purchase.price + problem.settings.node_surcharge
 }
 
 /// How much of a machine a pod takes: the mean over the resources that it asks for and the machine is short of.

@@ -308,7 +308,9 @@ mod tests {
                 available: true,
                 left: None,
                 reservation: None,
+                stock: None,
             }],
+            quotas: Vec::new(),
         };
         let mut wanted = Expression::new(crate::labels::INSTANCE_TYPE, Operator::Exists, &[]);
         wanted.min_values = Some(least);
@@ -326,6 +328,7 @@ mod tests {
                 name: "shop".into(),
                 types: vec![kind(2), kind(4), kind(8)],
                 ranges: Vec::new(),
+                quotas: Vec::new(),
             }],
             pools: vec![Pool {
                 name: "main".into(),

@@ -39,8 +39,10 @@ pub(crate) fn machine(cores: i64) -> InstanceType {
                 available: true,
                 left: None,
                 reservation: None,
+                stock: None,
             })
             .to_vec(),
+        quotas: Vec::new(),
     }
 }
 
@@ -51,6 +53,7 @@ pub(crate) fn selling(types: Vec<InstanceType>) -> Problem {
             name: "shop".into(),
             types,
             ranges: Vec::new(),
+            quotas: Vec::new(),
         }],
         pools: vec![Pool {
             name: "main".into(),

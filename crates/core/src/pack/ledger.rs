@@ -19,8 +19,12 @@ pub(crate) enum Scarce {
     Offering(u32, u32, u32),
     /// A reservation.
     Reservation(Name),
-    /// A resource of a host of a catalogue's range.
-    Host(u32, Name, Name),
+    /// A stock that offerings of several catalogues share.
+    Stock(Name),
+    /// A resource of a host: of a catalogue, or a stock by itself.
+    Host(Option<u32>, Name, Name),
+    /// A resource of a quota.
+    Quota(Name, Name),
     /// Machines of a range.
     Range(u32, u32),
     /// New nodes altogether.

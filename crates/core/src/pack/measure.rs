@@ -38,6 +38,7 @@ pub(crate) fn allocatable(range: &Range, size: &Resources) -> Resources {
         capacity: size.clone(),
         overhead: range.overhead.clone(),
         offerings: Vec::new(),
+        quotas: Vec::new(),
     }
     .allocatable()
 }
@@ -253,6 +254,7 @@ mod tests {
             name: "rack-1".into(),
             zone: "z".into(),
             free: size(cores, gib),
+            stock: "".into(),
         }
     }
 

@@ -63,5 +63,5 @@ mod worth;
 
 pub(crate) use scenario::{Scenario, clings};
 pub use solve::Options;
-pub(crate) use wishes::Readings;
+pub(crate) use wishes::{Readings, solve_closing};
 pub use wishes::{solve, solve_while};

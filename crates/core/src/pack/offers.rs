@@ -6,7 +6,9 @@ use crate::labels;
 use crate::money::Money;
 use crate::name::{Labels, Name};
 use crate::plan::Purchase;
-use crate::problem::{CapacityType, Catalog, Host, InstanceType, Offering, Pool, Problem, Range};
+use crate::problem::{
+    CapacityType, Catalog, Host, InstanceType, Offering, Pool, Problem, Quota, Range,
+};
 use crate::requirements::Requirements;
 use crate::resources::Resources;
 
@@ -189,9 +191,35 @@ impl<'p> Market<'p> {
         if let Some(most) = self.problem.settings.max_new_nodes {
             self.supply.counter(Scarce::Nodes, i64::from(most));
         }
+        self.count_shared();
         for (index, pool) in self.problem.pools.iter().enumerate() {
             if pool.closed.is_none() && pool.replicas.is_none() {
                 self.open_pool(index as u32, pool);
+            }
+        }
+    }
+
+    /// Counters of what several catalogues share: the lowest figure holds, even that of a pool that buys nothing.
+    fn count_shared(&mut self) {
+        for catalog in &self.problem.catalogs {
+            for offering in catalog.types.iter().flat_map(|one| &one.offerings) {
+                if let (Some(stock), Some(left)) = (&offering.stock, offering.left) {
+                    let scarce = Scarce::Stock(stock.clone());
+                    self.supply.counter(scarce, i64::from(left));
+                }
+            }
+            let hosts = catalog.ranges.iter().flat_map(|range| &range.hosts);
+            for host in hosts.filter(|host| !host.stock.is_empty()) {
+                for (name, free) in host.free.iter() {
+                    let scarce = Scarce::Host(None, host.stock.clone(), name.clone());
+                    self.supply.counter(scarce, free);
+                }
+            }
+            for quota in &catalog.quotas {
+                for (name, left) in quota.left.iter() {
+                    let scarce = Scarce::Quota(quota.name.clone(), name.clone());
+                    self.supply.counter(scarce, left);
+                }
             }
         }
     }
@@ -343,6 +371,7 @@ impl<'p> Market<'p> {
                 self.share_uses(&mut uses, catalog, sold);
                 let at = (position as u32, index as u32);
                 self.offering_uses(&mut uses, catalog, at, offering);
+                self.quota_uses(&mut uses, one);
                 self.offers.push(Offer {
                     pool,
                     catalog,
@@ -391,11 +420,32 @@ impl<'p> Market<'p> {
         offering: &Offering,
     ) {
         let Some(left) = offering.left else { return };
-        let scarce = match &offering.reservation {
-            Some(id) => Scarce::Reservation(id.clone()),
-            None => Scarce::Offering(catalog, at.0, at.1),
-        };
-        uses.push((self.supply.counter(scarce, i64::from(left)), 1));
+        let stock = offering.stock.clone().map(Scarce::Stock);
+        let reservation = offering.reservation.clone().map(Scarce::Reservation);
+        let own = Scarce::Offering(catalog, at.0, at.1);
+        let own = (stock.is_none() && reservation.is_none()).then_some(own);
+        for scarce in [stock, reservation, own].into_iter().flatten() {
+            uses.push((self.supply.counter(scarce, i64::from(left)), 1));
+        }
+    }
+
+    /// What a machine takes of the quotas that its type counts against, those of other catalogues under the same name
+    /// included.
+    fn quota_uses(&self, uses: &mut Uses, one: &InstanceType) {
+        for quota in &one.quotas {
+            let catalogs = self.problem.catalogs.iter();
+            let listed = catalogs.filter_map(|catalog| catalog.quota(quota));
+            for (name, _) in listed.flat_map(|quota| quota.left.iter()) {
+                let amount = Quota::taken(name, &one.capacity);
+                let scarce = Scarce::Quota(quota.clone(), name.clone());
+                if let Some(counter) = self.supply.find(&scarce)
+                    && amount > 0
+                    && uses.iter().all(|(known, _)| *known != counter)
+                {
+                    uses.push((counter, amount));
+                }
+            }
+        }
     }
 
     fn open_range(&mut self, buyer: &Buyer<'_>, position: u32, range: &'p Range) {
@@ -417,7 +467,11 @@ impl<'p> Market<'p> {
                 let price = measure::price(range, &size);
                 let mut uses = self.pool_uses(pool, buyer.limits, &size, price);
                 for (name, free) in host.free.iter() {
-                    let scarce = Scarce::Host(catalog, host.name.clone(), name.clone());
+                    let scarce = if host.stock.is_empty() {
+                        Scarce::Host(Some(catalog), host.name.clone(), name.clone())
+                    } else {
+                        Scarce::Host(None, host.stock.clone(), name.clone())
+                    };
                     uses.push((self.supply.counter(scarce, free), size.get(name)));
                 }
                 let sold = (&range.name, &host.zone, range.capacity_type);

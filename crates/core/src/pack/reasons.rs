@@ -105,7 +105,9 @@ fn describe(problem: &Problem, scarce: &Scarce, left: i64) -> String {
             format!("{} in {zone} as {way} is sold out", one.name)
         }
         Scarce::Reservation(id) => format!("reservation {id} is used up"),
+        Scarce::Stock(name) => format!("stock {name} is sold out"),
         Scarce::Host(_, host, name) => format!("{name} of host {host} (left: {left})"),
+        Scarce::Quota(quota, name) => format!("{name} of quota {quota} (left: {left})"),
         Scarce::Range(at, range) => {
             let range = &catalog(at).ranges[*range as usize];
             format!("no more machines of {} may be made", range.name)

@@ -45,6 +45,12 @@ impl Scenario {
         self
     }
 
+    /// No pod may come to any of these nodes.
+    #[must_use]
+    pub(crate) fn closing_all(self, nodes: &[u32]) -> Self {
+        nodes.iter().copied().fold(self, Scenario::closing)
+    }
+
     /// Only pods that wait already may come to this node, not those of nodes taken away.
     #[must_use]
     pub(crate) fn sparing(mut self, node: u32) -> Self {

@@ -46,9 +46,10 @@ fn hopes(compiled: &Compiled<'_>, class: u32) -> bool {
         })
 }
 
-/// The plan with places for those who find one when it is carried out.
+/// The plan with places for those who find one when it is carried out, but on nodes that are closed.
 pub(crate) fn complete(
     compiled: &Compiled<'_>,
+    closed: &[u32],
     mut plan: Plan,
     options: &Options,
     mut go_on: impl FnMut() -> bool,
@@ -58,7 +59,8 @@ pub(crate) fn complete(
             break;
         }
         let after = carried_out(compiled.problem, &plan);
-        let asked = leaving_choice(compiled, &plan, Scenario::of(&after.problem));
+        let asked = Scenario::of(&after.problem).closing_all(closed);
+        let asked = leaving_choice(compiled, &plan, asked);
         let mut decide = |problem: &Problem| {
             let readings = Readings::of(problem);
             let late = readings.solve_while(&asked, options, &mut go_on);

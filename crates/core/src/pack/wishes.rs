@@ -19,19 +19,29 @@ pub fn solve(problem: &Problem, options: &Options) -> Plan {
 
 /// The same for a caller with a clock: improves for as long as it says so, or until nothing can be gained.
 pub fn solve_while(problem: &Problem, options: &Options, mut go_on: impl FnMut() -> bool) -> Plan {
-    looked_after(problem, options, &mut go_on)
+    looked_after(problem, &[], options, &mut go_on)
+}
+
+/// The cheapest plan in which no pod comes to one of these nodes.
+pub(crate) fn solve_closing(problem: &Problem, closed: &[u32], options: &Options) -> Plan {
+    looked_after(problem, closed, options, &mut || true)
 }
 
 /// The best plan, and where somebody is left who might have had a place, the best after a second look.
-fn looked_after(problem: &Problem, options: &Options, go_on: &mut dyn FnMut() -> bool) -> Plan {
+fn looked_after(
+    problem: &Problem,
+    closed: &[u32],
+    options: &Options,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Plan {
     let readings = Readings::of(problem);
     let compiled = &readings.all;
-    let asked = Scenario::of(problem);
+    let asked = Scenario::of(problem).closing_all(closed);
     let plan = readings.solve_while(&asked, options, &mut *go_on);
     if !second_look::is_hoped_for(compiled, &plan) {
         return plan;
     }
-    let mut best = second_look::complete(compiled, plan, options, &mut *go_on);
+    let mut best = second_look::complete(compiled, closed, plan, options, &mut *go_on);
     if options.steps > 0 {
         // What is cheaper before the second look may be dearer after it, and more steps must not make a plan worse.
         let simplest = Options {
@@ -39,8 +49,8 @@ fn looked_after(problem: &Problem, options: &Options, go_on: &mut dyn FnMut() ->
             ..options.clone()
         };
         let first = readings.solve(&asked, &simplest);
-        let first = second_look::complete(compiled, first, &simplest, || true);
-        let first = second_look::complete(compiled, first, options, &mut *go_on);
+        let first = second_look::complete(compiled, closed, first, &simplest, || true);
+        let first = second_look::complete(compiled, closed, first, options, &mut *go_on);
         if standing(compiled, &first) < standing(compiled, &best) {
             best = first;
         }
@@ -48,10 +58,10 @@ fn looked_after(problem: &Problem, options: &Options, go_on: &mut dyn FnMut() ->
     let left = second_look::is_hoped_for(compiled, &best);
     if let Some(unheard) = unheard(problem).filter(|_| left) {
         // Nobody waits for the sake of a wish.
-        let plain = looked_after(&unheard, options, &mut *go_on);
+        let plain = looked_after(&unheard, closed, options, &mut *go_on);
         if missing(compiled, &plain) < missing(compiled, &best) {
             // Whoever is left may be lucky where wishes are heard again.
-            best = second_look::complete(compiled, plain, options, go_on);
+            best = second_look::complete(compiled, closed, plain, options, go_on);
         }
     }
     best

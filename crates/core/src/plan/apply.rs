@@ -161,6 +161,7 @@ pub(crate) fn bought(problem: &Problem, launch: &Launch, name: &str) -> Node {
         capacity: launch.capacity.clone(),
         overhead,
         offerings: Vec::new(),
+        quotas: Vec::new(),
     };
     let pool = problem.pools.iter().find(|pool| pool.name == launch.pool);
     let mut labels = launch.labels.clone();

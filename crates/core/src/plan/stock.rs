@@ -3,26 +3,20 @@
 use super::Launch;
 use crate::labels;
 use crate::name::Name;
-use crate::problem::{CapacityType, Catalog};
+use crate::problem::{CapacityType, Catalog, Offering, Quota};
 
-/// Takes a machine off what is left of its offering, reservation, range and host.
+/// Takes a machine off what is left of its offering, reservation, stock, range, host and quotas. What has a name of its
+/// own, as reservations, stocks and quotas have, is taken off in every catalogue.
 pub(crate) fn take(catalogs: &mut [Catalog], launch: &Launch) {
-    let purchase = &launch.purchase;
-    let catalogs = catalogs.iter_mut();
-    for catalog in catalogs.filter(|catalog| catalog.name == purchase.catalog) {
+    let taken = Taken::by(catalogs, launch);
+    for catalog in catalogs {
+        let own = catalog.name == launch.purchase.catalog;
         for kind in &mut catalog.types {
             for offering in &mut kind.offerings {
-                let same = match &purchase.reservation {
-                    Some(id) => offering.reservation.as_ref() == Some(id),
-                    None => {
-                        kind.name == purchase.instance_type
-                            && offering.reservation.is_none()
-                            && offering.zone == purchase.zone
-                            && offering.capacity_type == purchase.capacity_type
-                            && launch.labels.get(labels::REGION).is_none_or(|region| {
-                                offering.region.is_empty() || offering.region == *region
-                            })
-                    }
+                let same = match (&taken.stock, &launch.purchase.reservation) {
+                    (Some(stock), _) if offering.stock.as_ref() == Some(stock) => true,
+                    (_, Some(id)) => offering.reservation.as_ref() == Some(id),
+                    (_, None) => own && is_bought(launch, &kind.name, offering),
                 };
                 if same {
                     offering.left = offering.left.map(|left| left.saturating_sub(1));
@@ -30,11 +24,18 @@ pub(crate) fn take(catalogs: &mut [Catalog], launch: &Launch) {
             }
         }
         for range in &mut catalog.ranges {
-            if range.name == purchase.instance_type {
+            if own && range.name == launch.purchase.instance_type {
                 range.left = range.left.map(|left| left.saturating_sub(1));
             }
             for host in &mut range.hosts {
-                if Some(&host.name) == purchase.host.as_ref() {
+                let same = match &taken.host_stock {
+                    Some(stock) => host.stock == *stock,
+                    None => {
+                        let named = Some(&host.name) == launch.purchase.host.as_ref();
+                        own && named && host.stock.is_empty()
+                    }
+                };
+                if same {
                     // What a host does not list is not scarce.
                     let free = host.free.iter();
                     host.free = free
@@ -43,7 +44,61 @@ pub(crate) fn take(catalogs: &mut [Catalog], launch: &Launch) {
                 }
             }
         }
+        let quotas = catalog.quotas.iter_mut();
+        for quota in quotas.filter(|quota| taken.quotas.contains(&quota.name)) {
+            let left = quota.left.iter();
+            let rest = |(name, left): (&Name, i64)| {
+                let rest = left - Quota::taken(name, &launch.capacity);
+                (name.clone(), rest.max(0))
+            };
+            quota.left = left.map(rest).collect();
+        }
     }
+}
+
+/// What a launch takes that has a name of its own.
+struct Taken {
+    stock: Option<Name>,
+    host_stock: Option<Name>,
+    quotas: Vec<Name>,
+}
+
+impl Taken {
+    fn by(catalogs: &[Catalog], launch: &Launch) -> Self {
+        let purchase = &launch.purchase;
+        let mut own = catalogs.iter().filter(|one| one.name == purchase.catalog);
+        let catalog = own.next();
+        let mut types = catalog.iter().flat_map(|one| &one.types);
+        let kind = types.find(|kind| kind.name == purchase.instance_type);
+        let mut offerings = kind.iter().flat_map(|kind| &kind.offerings);
+        let offering =
+            offerings.find(|offering| is_bought(launch, &purchase.instance_type, offering));
+        let ranges = catalog.iter().flat_map(|one| &one.ranges);
+        let mut hosts = ranges
+            .filter(|range| range.name == purchase.instance_type)
+            .flat_map(|range| &range.hosts);
+        let host = hosts.find(|host| Some(&host.name) == purchase.host.as_ref());
+        Taken {
+            stock: offering.and_then(|offering| offering.stock.clone()),
+            host_stock: host
+                .filter(|host| !host.stock.is_empty())
+                .map(|host| host.stock.clone()),
+            quotas: kind.map(|kind| kind.quotas.clone()).unwrap_or_default(),
+        }
+    }
+}
+
+/// Whether a launch buys this offering of a type.
+fn is_bought(launch: &Launch, kind: &Name, offering: &Offering) -> bool {
+    let purchase = &launch.purchase;
+    *kind == purchase.instance_type
+        && offering.reservation == purchase.reservation
+        && offering.zone == purchase.zone
+        && offering.capacity_type == purchase.capacity_type
+        && launch
+            .labels
+            .get(labels::REGION)
+            .is_none_or(|region| offering.region.is_empty() || offering.region == *region)
 }
 
 /// Leaves of spot offerings that were bought what a share of so many percent of the machines so far still allows: what

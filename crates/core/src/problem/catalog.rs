@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::labels;
 use crate::money::Money;
 use crate::name::{Labels, Name};
-use crate::resources::Resources;
+use crate::resources::{NODES, Resources};
 
 /// How a machine is paid for.
 #[derive(
@@ -60,6 +60,10 @@ pub struct Offering {
     /// Reservation that it draws from; offerings with one id share what is left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reservation: Option<Name>,
+    /// Stock that it draws from: offerings with one stock, in whichever catalogue, share one `left`. Where they state
+    /// different numbers, the lowest holds. Without one, `left` is the offering's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stock: Option<Name>,
 }
 
 fn yes() -> bool {
@@ -84,6 +88,9 @@ pub struct InstanceType {
     pub overhead: Resources,
     /// Where it can be had.
     pub offerings: Vec<Offering>,
+    /// Quotas of the catalogue that a machine of this type counts against.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub quotas: Vec<Name>,
 }
 
 impl InstanceType {
@@ -131,6 +138,10 @@ pub struct Host {
     pub zone: Name,
     /// What it can still give away; resources that it does not list are not scarce.
     pub free: Resources,
+    /// Stock that it is: hosts with one stock, in whichever range or catalogue, are one host and share `free`. Where they
+    /// state different amounts, the lowest holds. Empty for a host that only the ranges of its catalogue share.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    pub stock: Name,
 }
 
 /// Machines made to measure: any size between two bounds that a host can still hold.
@@ -167,6 +178,29 @@ pub struct Range {
     pub left: Option<u32>,
 }
 
+/// A limit that several types count against: cores of a family, instances of an account.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Quota {
+    /// Types refer to it by this name. Quotas of one name, in whichever catalogue, are one quota; where they state
+    /// different amounts, the lowest holds.
+    pub name: Name,
+    /// What machines may still have together; `nodes` counts the machines themselves. Resources that it does not list are
+    /// not bounded.
+    pub left: Resources,
+}
+
+impl Quota {
+    /// How much of a resource of a quota a machine takes.
+    pub fn taken(resource: &str, capacity: &Resources) -> i64 {
+        if resource == NODES {
+            1
+        } else {
+            capacity.get(resource)
+        }
+    }
+}
+
 /// What one provider sells.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
@@ -177,9 +211,38 @@ pub struct Catalog {
     pub types: Vec<InstanceType>,
     /// Machines made to measure.
     pub ranges: Vec<Range>,
+    /// Limits that several types count against.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub quotas: Vec<Quota>,
 }
 
 impl Catalog {
+    /// The quota of a name.
+    pub fn quota(&self, name: &str) -> Option<&Quota> {
+        self.quotas.iter().find(|one| &*one.name == name)
+    }
+
+    /// Names the stock of everything that is counted and has none yet, so that copies of this catalogue with other prices
+    /// draw on one stock. `origin` tells catalogues of different providers apart.
+    pub fn share_stock(&mut self, origin: &str) {
+        for kind in &mut self.types {
+            for offering in &mut kind.offerings {
+                let own = offering.left.is_some() && offering.reservation.is_none();
+                if own && offering.stock.is_none() {
+                    let Offering { region, zone, .. } = offering;
+                    let way = offering.capacity_type;
+                    let stock = format!("{origin}/{}/{region}/{zone}/{way}", kind.name);
+                    offering.stock = Some(stock.into());
+                }
+            }
+        }
+        for host in self.ranges.iter_mut().flat_map(|range| &mut range.hosts) {
+            if host.stock.is_empty() {
+                host.stock = format!("{origin}/{}", host.name).into();
+            }
+        }
+    }
+
     /// Keys whose labels the catalogue decides: a machine without one of them does not have it. All others are open to
     /// pools and pods.
     pub fn decided(&self) -> BTreeSet<Name> {

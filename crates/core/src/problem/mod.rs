@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 pub use budget::{PodDisruptionBudget, UnhealthyPodEvictionPolicy};
-pub use catalog::{CapacityType, Catalog, Host, InstanceType, Offering, Range, UnitPrices};
+pub use catalog::{CapacityType, Catalog, Host, InstanceType, Offering, Quota, Range, UnitPrices};
 pub use node::{Node, NodePhase};
 pub use pod::{
     AffinityTerm, DaemonSet, HostPort, NodeAffinityTerm, Pod, PodSpec, Policy, Protocol, Spread,

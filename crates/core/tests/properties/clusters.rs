@@ -74,6 +74,7 @@ pub(crate) fn catalog(dice: &mut Dice) -> Catalog {
                         .one_in(6)
                         .then(|| u32::try_from(dice.below(3)).unwrap()),
                     reservation: None,
+                    stock: None,
                 });
             }
         }
@@ -84,12 +85,14 @@ pub(crate) fn catalog(dice: &mut Dice) -> Catalog {
             capacity: size(cores * 1000, gib * GIB, 8 + cores * 4),
             overhead: size(100, GIB / 4, 0),
             offerings,
+            quotas: Vec::new(),
         });
     }
     Catalog {
         name: "cloud".into(),
         types,
         ranges: Vec::new(),
+        quotas: Vec::new(),
     }
 }
 

@@ -22,6 +22,9 @@ fn generous(mut problem: Problem) -> Problem {
     for pool in &mut problem.pools {
         pool.limits = Limits::default();
     }
+    for catalog in &mut problem.catalogs {
+        catalog.quotas.clear();
+    }
     let catalogs = problem.catalogs.iter_mut();
     let types = catalogs.flat_map(|catalog| &mut catalog.types);
     for offering in types.flat_map(|kind| &mut kind.offerings) {

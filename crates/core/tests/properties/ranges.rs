@@ -72,6 +72,7 @@ fn hosts(dice: &mut Dice) -> Vec<Host> {
                 .with(CPU, dice.amount(1, 24) * 1000)
                 .with(MEMORY, dice.amount(1, 64) * GIB)
                 .with(GPU, dice.amount(0, 6)),
+            stock: "".into(),
         })
         .collect()
 }
@@ -91,7 +92,9 @@ fn kind(dice: &mut Dice, index: i64) -> InstanceType {
             available: true,
             left: None,
             reservation: None,
+            stock: None,
         }],
+        quotas: Vec::new(),
     }
 }
 
@@ -138,6 +141,7 @@ fn hall(seed: u64, most_pods: i64) -> Problem {
             name: "hall".into(),
             types,
             ranges,
+            quotas: Vec::new(),
         }],
         pools: vec![Pool {
             name: "main".into(),
@@ -278,6 +282,19 @@ proptest! {
     #[test]
     fn every_plan_with_ranges_passes_the_checker(seed in any::<u64>()) {
         let problem = hall(seed, 10);
+        passes(&problem, seed, pack::solve)?;
+    }
+
+    #[test]
+    fn hosts_that_two_catalogues_list_are_not_sold_twice(seed in any::<u64>()) {
+        let mut problem = hall(seed, 10);
+        problem.catalogs[0].share_stock("hall");
+        let mut copy = problem.catalogs[0].clone();
+        copy.name = "copy".into();
+        problem.catalogs.push(copy);
+        let mut pool = problem.pools[0].clone();
+        (pool.name, pool.catalog) = ("copy".into(), "copy".into());
+        problem.pools.push(pool);
         passes(&problem, seed, pack::solve)?;
     }
 

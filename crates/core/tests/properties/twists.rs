@@ -7,11 +7,11 @@ use joiner_core::money::Money;
 use joiner_core::name::{Labels, Name};
 use joiner_core::problem::{
     AffinityTerm, CapacityType, DaemonSet, HostPort, MinValuesPolicy, NodePhase, Offering, Pod,
-    PodSpec, Policy, PreferencePolicy, Problem, Protocol, Spread, Volume, Weighted,
+    PodSpec, Policy, PreferencePolicy, Problem, Protocol, Quota, Spread, Volume, Weighted,
     WhenUnsatisfiable,
 };
 use joiner_core::requirement::{Expression, Operator};
-use joiner_core::resources::NVIDIA_GPU;
+use joiner_core::resources::{CPU, NODES, NVIDIA_GPU, Resources};
 use joiner_core::selector::LabelSelector;
 use joiner_core::taints::{Effect, Taint, Toleration};
 
@@ -25,7 +25,7 @@ const DRIVER: &str = "disk.example.com";
 type Twist = fn(&mut Dice, &mut Problem);
 
 /// Every twist by name.
-pub(crate) const TWISTS: [(&str, Twist); 18] = [
+pub(crate) const TWISTS: [(&str, Twist); 20] = [
     ("regions", regions),
     ("gpus", gpus),
     ("volumes", volumes),
@@ -44,6 +44,8 @@ pub(crate) const TWISTS: [(&str, Twist); 18] = [
     ("spot share", spot_share),
     ("few machines", few_machines),
     ("other policies", other_policies),
+    ("shared stock", shared_stock),
+    ("quotas", quotas),
 ];
 
 /// A cluster with some of the twists.
@@ -148,6 +150,7 @@ fn reservations(dice: &mut Dice, problem: &mut Problem) {
                 available: true,
                 left: Some(left),
                 reservation: Some("paid".into()),
+                stock: None,
             });
         }
     }
@@ -396,4 +399,38 @@ fn other_policies(dice: &mut Dice, problem: &mut Problem) {
             spread.when_unsatisfiable = WhenUnsatisfiable::DoNotSchedule;
         }
     });
+}
+
+/// The second pool buys from a copy of the catalogue with other prices, on the same stock.
+fn shared_stock(dice: &mut Dice, problem: &mut Problem) {
+    for offering in offerings(problem) {
+        if dice.one_in(3) {
+            offering.left = Some(u32::try_from(dice.below(3)).unwrap());
+        }
+    }
+    problem.catalogs[0].share_stock("cloud");
+    let mut copy = problem.catalogs[0].clone();
+    copy.name = "copy".into();
+    for offering in copy.types.iter_mut().flat_map(|one| &mut one.offerings) {
+        offering.price = offering.price + offering.price.percent(u32::from(dice.one_in(2)) * 20);
+    }
+    problem.catalogs.push(copy);
+    problem.pools[1].catalog = "copy".into();
+}
+
+/// Some types count against limits on cores and on machines.
+fn quotas(dice: &mut Dice, problem: &mut Problem) {
+    let cores = Resources::new().with(CPU, dice.amount(0, 20) * 1000);
+    let machines = Resources::new().with(NODES, dice.amount(0, 4));
+    let quotas = [("cores", cores), ("machines", machines)].map(|(name, left)| Quota {
+        name: name.into(),
+        left,
+    });
+    for catalog in &mut problem.catalogs {
+        catalog.quotas = quotas.to_vec();
+        for kind in &mut catalog.types {
+            let all = quotas.iter().map(|quota| quota.name.clone());
+            kind.quotas = all.filter(|_| dice.one_in(2)).collect();
+        }
+    }
 }

@@ -114,6 +114,7 @@ fn lower(given: &KwokType) -> Result<InstanceType, String> {
             .map(|(name, amount)| (Name::from(*name), *amount))
             .collect(),
         offerings: offerings.collect::<Result<_, _>>()?,
+        quotas: Vec::new(),
     })
 }
 
@@ -139,5 +140,6 @@ fn offering(given: &KwokOffering) -> Result<Offering, String> {
         available: given.available,
         left: None,
         reservation: None,
+        stock: None,
     })
 }

@@ -63,6 +63,7 @@ pub fn catalog(
         name: name.clone(),
         types,
         ranges: Vec::new(),
+        quotas: Vec::new(),
     }
 }
 
@@ -75,6 +76,7 @@ fn instance_type(class: &ServerClass, knowledge: &Knowledge<'_>) -> Option<Insta
         capacity,
         overhead,
         offerings: Vec::new(),
+        quotas: Vec::new(),
     };
     let region: Name = class.spec.region.0.as_str().into();
     let offering = |capacity_type, price, available| Offering {
@@ -85,6 +87,7 @@ fn instance_type(class: &ServerClass, knowledge: &Knowledge<'_>) -> Option<Insta
         available,
         left: class.status.available.count(),
         reservation: None,
+        stock: None,
     };
     let sold = is_sold(class) && class.status.available.count() != Some(0);
     if let Some(quote) = quote(class, knowledge) {

@@ -185,8 +185,8 @@ fn poorer_half(
     mut nodes: Vec<u32>,
 ) -> Vec<u32> {
     let ratio = |node: &u32| {
-        let price = problem.nodes[*node as usize].price.unwrap_or_default();
-        let worth = by_node.get(node).and_then(|one| one.elsewhere);
+        let price = cost(problem, *node);
+        let worth = by_node.get(node).map(|one| one.elsewhere.cost_or(price));
         price.dollars() / worth.unwrap_or_default().dollars().max(1e-9)
     };
     nodes.sort_by(|a, b| ratio(a).total_cmp(&ratio(b)).then(a.cmp(b)));

@@ -91,6 +91,7 @@ pub(super) fn allocatable(
                 capacity: launch.capacity.clone(),
                 overhead: range.overhead.clone(),
                 offerings: Vec::new(),
+                quotas: Vec::new(),
             };
             Some(made.allocatable())
         }

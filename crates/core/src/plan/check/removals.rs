@@ -239,7 +239,13 @@ fn budgets(world: &World<'_>, findings: &mut Findings) {
             .filter(|node| node.phase == NodePhase::Ready)
             .collect();
         let total = u32::try_from(in_use.len()).unwrap_or(u32::MAX);
-        let away = in_use.iter().filter(|node| node.unready || node.deleting);
+        let expires = |node: &Node| {
+            let own = |removal: &&Removal| removal.node == node.name;
+            let removal = world.plan.removals.iter().find(own);
+            removal.is_some_and(|removal| removal.cause == DisruptionReason::Expired)
+        };
+        let away = |node: &&&Node| node.unready || node.deleting || expires(node);
+        let away = in_use.iter().filter(away);
         let mut away = u32::try_from(away.count()).unwrap_or(u32::MAX);
         for reason in reasons {
             let going = world

@@ -80,7 +80,22 @@ pub(super) fn catalog(catalog: &Catalog) -> Result<(), Fault> {
     let ranges = catalog.ranges.iter().map(|one| &one.name);
     unique("ranges", "range", ranges)?;
     each("types", &catalog.types, instance_type)?;
-    each("ranges", &catalog.ranges, range)
+    each("ranges", &catalog.ranges, range)?;
+    let names = catalog.quotas.iter().map(|one| &one.name);
+    let quotas = unique("quotas", "quota", names)?;
+    each("quotas", &catalog.quotas, |one| amounts("left", &one.left))?;
+    each("types", &catalog.types, |kind| {
+        each("quotas", &kind.quotas, |name| {
+            if quotas.contains(name) {
+                return Ok(());
+            }
+            let fault = format!("unknown quota {name:?}");
+            Err(Fault::new(
+                fault,
+                "name one that quotas of the catalogue lists",
+            ))
+        })
+    })
 }
 
 fn instance_type(kind: &InstanceType) -> Result<(), Fault> {

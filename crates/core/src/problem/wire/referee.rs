@@ -121,6 +121,7 @@ impl Problem {
                 name: CATALOG.into(),
                 types,
                 ranges: Vec::new(),
+                quotas: Vec::new(),
             }],
             pools,
             pods: pending,
@@ -173,8 +174,10 @@ fn lower_type(given: InstanceType, amounts: &Pods) -> Result<CoreType, Fault> {
                 available: !offering.unavailable,
                 left: None,
                 reservation: None,
+                stock: None,
             })
             .collect(),
+        quotas: Vec::new(),
     })
 }
 

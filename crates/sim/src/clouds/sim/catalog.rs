@@ -40,6 +40,7 @@ pub fn built_in() -> Catalog {
                         .with(PODS, if cores < 4 { 29 } else { 110 }),
                     overhead: Resources::new().with(CPU, 80).with(MEMORY, GIB / 2),
                     offerings: offerings(price),
+                    quotas: Vec::new(),
                 });
             }
         }
@@ -48,6 +49,7 @@ pub fn built_in() -> Catalog {
         name: "sim".into(),
         types,
         ranges: Vec::new(),
+        quotas: Vec::new(),
     }
 }
 
@@ -60,6 +62,7 @@ fn offerings(on_demand: f64) -> Vec<Offering> {
         available: true,
         left: None,
         reservation: None,
+        stock: None,
     };
     ZONES
         .iter()
@@ -137,6 +140,7 @@ pub fn read_kwok(json: &str) -> Result<Catalog, CatalogError> {
         name: "sim".into(),
         types,
         ranges: Vec::new(),
+        quotas: Vec::new(),
     })
 }
 
@@ -173,6 +177,7 @@ fn instance_type(listed: &KwokType) -> Result<InstanceType, CatalogError> {
         capacity,
         overhead: Resources::new(),
         offerings,
+        quotas: Vec::new(),
     })
 }
 
@@ -230,6 +235,7 @@ fn offering(kind: &str, listed: &KwokOffering) -> Result<Offering, CatalogError>
         available: true,
         left: None,
         reservation: None,
+        stock: None,
     })
 }
 

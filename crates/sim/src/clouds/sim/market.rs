@@ -142,6 +142,7 @@ mod tests {
             available: true,
             left: None,
             reservation: None,
+            stock: None,
         }
     }
 

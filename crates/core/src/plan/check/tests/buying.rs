@@ -8,11 +8,11 @@ use crate::labels;
 use crate::money::Money;
 use crate::plan::{Launch, Plan, PodRef, Rule};
 use crate::problem::{
-    CapacityType, Host, MinValuesPolicy, PodSpec, Policy, Problem, Range, Spread, UnitPrices,
-    WhenUnsatisfiable,
+    CapacityType, Host, MinValuesPolicy, PodSpec, Policy, Problem, Quota, Range, Spread,
+    UnitPrices, WhenUnsatisfiable,
 };
 use crate::requirement::{Expression, Operator};
-use crate::resources::{CPU, MEMORY, PODS, Resources};
+use crate::resources::{CPU, MEMORY, NODES, PODS, Resources};
 use crate::selector::LabelSelector;
 
 fn one_pod() -> (Problem, Vec<PodRef>) {
@@ -226,6 +226,64 @@ fn offerings_of_one_reservation_share_what_is_left() {
 }
 
 #[test]
+fn offerings_of_one_stock_share_what_is_left() {
+    let mut problem = problem();
+    let pods = pend(&mut problem, "web", 2, spec(500));
+    for kind in &mut problem.catalogs[0].types {
+        kind.offerings[0].stock = Some("shelf".into());
+        kind.offerings[0].left = Some(2);
+    }
+    let both = plan(vec![
+        launch(&problem, "small", "a", &pods[..1]),
+        launch(&problem, "large", "a", &pods[1..]),
+    ]);
+    valid(&problem, &both);
+    // The lower figure holds, even where nothing is bought.
+    problem.catalogs[0].types[1].offerings[1].stock = Some("shelf".into());
+    problem.catalogs[0].types[1].offerings[1].left = Some(1);
+    broken(
+        &problem,
+        &both,
+        Rule::Purchase,
+        "2 machines of stock shelf are bought, 1 are left",
+    );
+}
+
+#[test]
+fn types_of_one_quota_share_what_is_left_of_it() {
+    let mut problem = problem();
+    let pods = pend(&mut problem, "web", 2, spec(500));
+    for kind in &mut problem.catalogs[0].types {
+        kind.quotas = vec!["cores".into()];
+    }
+    let both = plan(vec![
+        launch(&problem, "small", "a", &pods[..1]),
+        launch(&problem, "large", "a", &pods[1..]),
+    ]);
+    let mut having = |left: Resources| {
+        problem.catalogs[0].quotas = vec![Quota {
+            name: "cores".into(),
+            left,
+        }];
+        problem.clone()
+    };
+    valid(&having(Resources::new().with(CPU, 10_000)), &both);
+    broken(
+        &having(Resources::new().with(CPU, 9000)),
+        &both,
+        Rule::Purchase,
+        "quota cores is asked for 1000 more cpu than it has",
+    );
+    valid(&having(Resources::new().with(NODES, 2)), &both);
+    broken(
+        &having(Resources::new().with(NODES, 1)),
+        &both,
+        Rule::Purchase,
+        "quota cores is asked for 1 more nodes than it has",
+    );
+}
+
+#[test]
 fn alternatives_hold_the_same_pods() {
     let mut problem = problem();
     let pods = pend(&mut problem, "web", 1, spec(3000));
@@ -315,6 +373,7 @@ fn range(name: &str) -> Range {
             name: "h".into(),
             zone: "rack".into(),
             free: Resources::new().with(CPU, 3000),
+            stock: "".into(),
         }],
         left: None,
     }

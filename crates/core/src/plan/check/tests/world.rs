@@ -39,6 +39,7 @@ fn kind(name: &str, cpu: i64, gib: i64, cents: i64) -> InstanceType {
         available: true,
         left: None,
         reservation: None,
+        stock: None,
     };
     InstanceType {
         name: name.into(),
@@ -50,6 +51,7 @@ fn kind(name: &str, cpu: i64, gib: i64, cents: i64) -> InstanceType {
             offering("b", CapacityType::OnDemand, cents),
             offering("a", CapacityType::Spot, cents / 2),
         ],
+        quotas: Vec::new(),
     }
 }
 
@@ -62,6 +64,7 @@ pub(super) fn problem() -> Problem {
             name: "shop".into(),
             types: vec![kind("small", 2000, 4, 10), kind("large", 8000, 16, 40)],
             ranges: Vec::new(),
+            quotas: Vec::new(),
         }],
         pools: vec![Pool {
             name: "main".into(),
