@@ -7,4 +7,5 @@ pub mod observed;
 pub(crate) mod overlays;
 pub(crate) mod prices;
 pub mod slots;
+pub(crate) mod stock;
 pub(crate) mod terms;

@@ -334,6 +334,13 @@ fn sanitize(catalog: &mut Catalog) {
             offering.price = joiner_core::money::Money::ZERO;
         }
     }
+    catalog.ranges.retain(|range| {
+        let prices = &range.prices;
+        let zero = joiner_core::money::Money::ZERO;
+        [prices.machine, prices.core, prices.memory_gib]
+            .iter()
+            .any(|price| *price > zero)
+    });
 }
 
 /// Secrets from the cluster.

@@ -13,7 +13,8 @@ use joiner_core::requirements::Requirements;
 
 use crate::context::Context;
 use crate::market::backoff::Subject;
-use crate::record::{OverlayRecord, PoolRecord};
+use crate::market::stock;
+use crate::record::{ClassKey, OverlayRecord, PoolRecord};
 use crate::view::World;
 use crate::view::problem::Terms;
 
@@ -44,6 +45,7 @@ pub(crate) fn terms(context: &Context, world: &World, now: Timestamp) -> Terms {
         let mut catalog = (*catalog).clone();
         context.backoffs.close_offerings(&mut catalog, now);
         context.learned.correct(&base, &mut catalog);
+        stock::name(&mut catalog, &base);
         if overlays.is_empty() && pool.max_price.is_none() {
             terms
                 .catalogs
@@ -64,6 +66,8 @@ pub(crate) fn terms(context: &Context, world: &World, now: Timestamp) -> Terms {
             .catalogs
             .insert(catalog.name.clone(), Arc::new(catalog));
     }
+    let read = |class: &ClassKey| context.classes.slot(class).and_then(|slot| slot.read());
+    stock::take_promised(world, &mut terms, read);
     terms
 }
 

@@ -43,7 +43,7 @@ fn spend(calm: &mut Problem, launch: &Launch) {
         limits.nodes = limits.nodes.map(|most| most.saturating_sub(1));
         limits.cost = limits.cost.map(|most| most - purchase.price);
     }
-    stock::take(&mut calm.catalogs, launch);
+    stock::take(&mut calm.catalogs, launch.into());
 }
 
 /// A machine for pods that wait, as pods that move see it: full, nobody's, and yet part of its zone.

@@ -65,7 +65,7 @@ impl Aftermath {
         for (number, launch) in plan.launches.iter().enumerate() {
             let name = format!("{prefix}{number}");
             after.nodes.push(bought(problem, launch, &name));
-            stock::take(&mut after.catalogs, launch);
+            stock::take(&mut after.catalogs, launch.into());
         }
         Aftermath {
             problem: after,

@@ -4,7 +4,7 @@ mod apply;
 mod check;
 mod display;
 mod reason;
-pub(crate) mod stock;
+pub mod stock;
 
 use std::sync::Arc;
 

@@ -1,22 +1,44 @@
 //! What a plan leaves for sale.
 
-use super::Launch;
+use super::{Launch, Purchase};
 use crate::labels;
 use crate::name::Name;
 use crate::problem::{CapacityType, Catalog, Offering, Quota};
+use crate::resources::Resources;
+
+/// A machine that is bought, or as good as bought.
+#[derive(Clone, Copy, Debug)]
+pub struct Sale<'a> {
+    /// What is bought.
+    pub purchase: &'a Purchase,
+    /// What the machine has.
+    pub capacity: &'a Resources,
+    /// Region of its node, if known.
+    pub region: Option<&'a Name>,
+}
+
+impl<'a> From<&'a Launch> for Sale<'a> {
+    fn from(launch: &'a Launch) -> Self {
+        Sale {
+            purchase: &launch.purchase,
+            capacity: &launch.capacity,
+            region: launch.labels.get(labels::REGION),
+        }
+    }
+}
 
 /// Takes a machine off what is left of its offering, reservation, stock, range, host and quotas. What has a name of its
 /// own, as reservations, stocks and quotas have, is taken off in every catalogue.
-pub(crate) fn take(catalogs: &mut [Catalog], launch: &Launch) {
-    let taken = Taken::by(catalogs, launch);
+pub fn take(catalogs: &mut [Catalog], sale: Sale<'_>) {
+    let taken = Taken::by(catalogs, sale);
     for catalog in catalogs {
-        let own = catalog.name == launch.purchase.catalog;
+        let own = catalog.name == sale.purchase.catalog;
         for kind in &mut catalog.types {
             for offering in &mut kind.offerings {
-                let same = match (&taken.stock, &launch.purchase.reservation) {
+                let same = match (&taken.stock, &sale.purchase.reservation) {
                     (Some(stock), _) if offering.stock.as_ref() == Some(stock) => true,
                     (_, Some(id)) => offering.reservation.as_ref() == Some(id),
-                    (_, None) => own && is_bought(launch, &kind.name, offering),
+                    (_, None) => own && is_bought(sale, &kind.name, offering),
                 };
                 if same {
                     offering.left = offering.left.map(|left| left.saturating_sub(1));
@@ -24,14 +46,14 @@ pub(crate) fn take(catalogs: &mut [Catalog], launch: &Launch) {
             }
         }
         for range in &mut catalog.ranges {
-            if own && range.name == launch.purchase.instance_type {
+            if own && range.name == sale.purchase.instance_type {
                 range.left = range.left.map(|left| left.saturating_sub(1));
             }
             for host in &mut range.hosts {
                 let same = match &taken.host_stock {
                     Some(stock) => host.stock == *stock,
                     None => {
-                        let named = Some(&host.name) == launch.purchase.host.as_ref();
+                        let named = Some(&host.name) == sale.purchase.host.as_ref();
                         own && named && host.stock.is_empty()
                     }
                 };
@@ -39,7 +61,7 @@ pub(crate) fn take(catalogs: &mut [Catalog], launch: &Launch) {
                     // What a host does not list is not scarce.
                     let free = host.free.iter();
                     host.free = free
-                        .map(|(name, free)| (name.clone(), free - launch.capacity.get(name)))
+                        .map(|(name, free)| (name.clone(), free - sale.capacity.get(name)))
                         .collect();
                 }
             }
@@ -48,7 +70,7 @@ pub(crate) fn take(catalogs: &mut [Catalog], launch: &Launch) {
         for quota in quotas.filter(|quota| taken.quotas.contains(&quota.name)) {
             let left = quota.left.iter();
             let rest = |(name, left): (&Name, i64)| {
-                let rest = left - Quota::taken(name, &launch.capacity);
+                let rest = left - Quota::taken(name, sale.capacity);
                 (name.clone(), rest.max(0))
             };
             quota.left = left.map(rest).collect();
@@ -56,7 +78,7 @@ pub(crate) fn take(catalogs: &mut [Catalog], launch: &Launch) {
     }
 }
 
-/// What a launch takes that has a name of its own.
+/// What a sale takes that has a name of its own.
 struct Taken {
     stock: Option<Name>,
     host_stock: Option<Name>,
@@ -64,15 +86,15 @@ struct Taken {
 }
 
 impl Taken {
-    fn by(catalogs: &[Catalog], launch: &Launch) -> Self {
-        let purchase = &launch.purchase;
+    fn by(catalogs: &[Catalog], sale: Sale<'_>) -> Self {
+        let purchase = sale.purchase;
         let mut own = catalogs.iter().filter(|one| one.name == purchase.catalog);
         let catalog = own.next();
         let mut types = catalog.iter().flat_map(|one| &one.types);
         let kind = types.find(|kind| kind.name == purchase.instance_type);
         let mut offerings = kind.iter().flat_map(|kind| &kind.offerings);
         let offering =
-            offerings.find(|offering| is_bought(launch, &purchase.instance_type, offering));
+            offerings.find(|offering| is_bought(sale, &purchase.instance_type, offering));
         let ranges = catalog.iter().flat_map(|one| &one.ranges);
         let mut hosts = ranges
             .filter(|range| range.name == purchase.instance_type)
@@ -88,16 +110,15 @@ impl Taken {
     }
 }
 
-/// Whether a launch buys this offering of a type.
-fn is_bought(launch: &Launch, kind: &Name, offering: &Offering) -> bool {
-    let purchase = &launch.purchase;
+/// Whether a sale is of this offering of a type.
+fn is_bought(sale: Sale<'_>, kind: &Name, offering: &Offering) -> bool {
+    let purchase = sale.purchase;
     *kind == purchase.instance_type
         && offering.reservation == purchase.reservation
         && offering.zone == purchase.zone
         && offering.capacity_type == purchase.capacity_type
-        && launch
-            .labels
-            .get(labels::REGION)
+        && sale
+            .region
             .is_none_or(|region| offering.region.is_empty() || offering.region == *region)
 }
 
