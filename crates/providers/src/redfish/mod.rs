@@ -28,6 +28,7 @@ use async_trait::async_trait;
 use futures::StreamExt as _;
 use jiff::Timestamp;
 use joiner_core::name::Name;
+use joiner_core::plan::Purchase;
 use joiner_core::problem::Catalog;
 use tokio::sync::Mutex as AsyncMutex;
 
@@ -469,11 +470,18 @@ impl Provider for Redfish {
         (!said.is_empty()).then(|| said.join("; "))
     }
 
-    fn timeouts(&self) -> Timeouts {
+    fn timeouts(&self, _: &Purchase) -> Timeouts {
         Timeouts {
             launch: LAUNCH.min(self.options.registration_timeout),
             registration: self.options.registration_timeout,
         }
+    }
+
+    async fn close(&self) {
+        let former: Vec<Arc<Host>> = self.former.lock().await.values().cloned().collect();
+        let all = self.hosts.values().cloned().chain(former);
+        let ends = all.map(|host| async move { host.bmc.log_out().await });
+        futures::future::join_all(ends).await;
     }
 
     fn repair_policies(&self) -> &[RepairPolicy] {
@@ -485,13 +493,5 @@ impl Redfish {
     /// What is odd about each host, as last seen.
     pub fn warnings(&self) -> BTreeMap<Name, String> {
         self.memory().warnings.clone()
-    }
-
-    /// Ends every session.
-    pub async fn log_out(&self) {
-        let former: Vec<Arc<Host>> = self.former.lock().await.values().cloned().collect();
-        let all = self.hosts.values().cloned().chain(former);
-        let ends = all.map(|host| async move { host.bmc.log_out().await });
-        futures::future::join_all(ends).await;
     }
 }
