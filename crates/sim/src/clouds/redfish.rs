@@ -12,6 +12,7 @@ use std::time::Duration;
 use axum::Router;
 use jiff::Timestamp;
 use joiner_embedded::clock::Clock;
+use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 pub use self::bmc::HostSetup;
@@ -26,6 +27,8 @@ struct Inner {
     /// Calls that begin with the text meet the fault, so many times.
     faults: Vec<(String, CallFault, u32)>,
     calls: Vec<String>,
+    /// What hosts were when another process ended that are not there yet.
+    remembered: BTreeMap<String, Value>,
 }
 
 /// What a host is at one moment, for tests.
@@ -75,6 +78,63 @@ impl RedfishFleet {
     pub fn add(&self, setup: HostSetup) {
         let mut inner = self.lock();
         inner.bmcs.insert(setup.authority.clone(), Bmc::new(setup));
+    }
+
+    /// Adds a host unless its BMC is there already.
+    pub fn add_missing(&self, setup: HostSetup) {
+        let now = self.clock.now();
+        let mut inner = self.lock();
+        if inner.bmcs.contains_key(&setup.authority) {
+            return;
+        }
+        let authority = setup.authority.clone();
+        let mut bmc = Bmc::new(setup);
+        if let Some(memory) = inner.remembered.remove(&authority) {
+            bmc.restore(&memory, now);
+        }
+        inner.bmcs.insert(authority, bmc);
+        drop(inner);
+        self.wake();
+    }
+
+    /// What every host is, for [`RedfishFleet::restore`] in another process.
+    pub fn memory(&self) -> Value {
+        let inner = self.lock();
+        let mut all = inner.remembered.clone();
+        all.extend(
+            inner
+                .bmcs
+                .iter()
+                .map(|(key, bmc)| (key.clone(), bmc.memory())),
+        );
+        json!(all)
+    }
+
+    /// Goes on where another process ended.
+    pub fn restore(&self, memory: &Value) {
+        let now = self.clock.now();
+        let mut inner = self.lock();
+        for (authority, memory) in memory.as_object().into_iter().flatten() {
+            if let Some(bmc) = inner.bmcs.get_mut(authority) {
+                bmc.restore(memory, now);
+            } else {
+                inner.remembered.insert(authority.clone(), memory.clone());
+            }
+        }
+        drop(inner);
+        self.wake();
+    }
+
+    /// Forgets what runs: another process plays these BMCs from now on.
+    pub fn rest(&self) {
+        let nodes: Vec<String> = {
+            let mut inner = self.lock();
+            inner.remembered.clear();
+            inner.bmcs.values_mut().filter_map(Bmc::rest).collect()
+        };
+        for node in &nodes {
+            self.rack.kill(node);
+        }
     }
 
     /// The wire of all of them.

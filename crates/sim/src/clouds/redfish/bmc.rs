@@ -147,6 +147,31 @@ impl Bmc {
         self.foreign = false;
     }
 
+    /// What another process needs to know to go on.
+    pub(super) fn memory(&self) -> Value {
+        json!({"power": self.has_power(), "node": self.joined || self.joins.is_some(), "assetTag": self.asset_tag})
+    }
+
+    /// Goes on where another process ended: a host that was a node is one again.
+    pub(super) fn restore(&mut self, memory: &Value, now: Timestamp) {
+        if memory["power"] == true {
+            self.power = Power::On;
+            self.since = Some(now);
+            self.joins = (memory["node"] == true).then_some(now);
+        }
+        memory["assetTag"]
+            .as_str()
+            .unwrap_or_default()
+            .clone_into(&mut self.asset_tag);
+    }
+
+    /// Forgets what runs; names the node that somebody else looks after from now on.
+    pub(super) fn rest(&mut self) -> Option<String> {
+        let node = self.joined.then(|| self.setup.node.clone());
+        *self = Bmc::new(self.setup.clone());
+        node
+    }
+
     pub(super) fn path(&self) -> String {
         let slash = if self.setup.model.slash { "/" } else { "" };
         format!("/redfish/v1/Systems/{}{slash}", self.setup.model.system)
