@@ -102,7 +102,7 @@ struct Playing {
 impl Playing {
     async fn run(&self) {
         loop {
-            let Some(reign) = self.clients.fence.reign() else {
+            let Some(term) = self.clients.fence.term() else {
                 tokio::time::sleep(EVERY).await;
                 continue;
             };
@@ -116,16 +116,16 @@ impl Playing {
             }
             tokio::select! {
                 biased;
-                () = self.remember(reign) => self.fleet.rest(),
+                () = self.remember(term) => self.fleet.rest(),
                 () = self.fleet.run() => {}
             }
         }
     }
 
-    /// Writes down what changes, until the reign ends.
-    async fn remember(&self, reign: u64) {
+    /// Writes down what changes, until the term ends.
+    async fn remember(&self, term: u64) {
         let mut written = json!({});
-        while self.clients.fence.reign() == Some(reign) {
+        while self.clients.fence.term() == Some(term) {
             let known = self.fleet.memory();
             if known != written {
                 match self.store(&known).await {

@@ -30,6 +30,8 @@ pub struct HostSetup {
     pub joins_after: Duration,
     /// Boot modes that it knows.
     pub modes: Vec<String>,
+    /// What its BMC reports as its health.
+    pub health: String,
 }
 
 impl HostSetup {
@@ -45,6 +47,7 @@ impl HostSetup {
             memory_mib: 64 * 1024,
             joins_after: Duration::from_mins(4),
             modes: vec!["UEFI".to_owned(), "Legacy".to_owned()],
+            health: "OK".to_owned(),
         }
     }
 }
@@ -225,7 +228,7 @@ impl Bmc {
         let mut system = json!({"@odata.id": path, "@odata.type": "#ComputerSystem.v1_13_0.ComputerSystem",
             "Id": model.system, "Name": "System", "UUID": self.uuid(), "SerialNumber": format!("SN{}", self.number()),
             "Manufacturer": model.manufacturer, "Model": model.model, "PowerState": power, "SystemType": "Physical",
-            "Status": {"State": "Enabled", "Health": "OK"},
+            "Status": {"State": "Enabled", "Health": self.setup.health},
             "ProcessorSummary": {"Count": 2, "Model": "CPU"}, "MemorySummary": {"TotalSystemMemoryGiB": self.setup.memory_mib / 1024},
             "Actions": {"#ComputerSystem.Reset": reset}});
         match model.boot {
