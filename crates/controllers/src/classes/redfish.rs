@@ -215,9 +215,18 @@ impl RedfishClasses {
                 .of(host.cpu_cores, host.memory_mib)
                 .map_err(|error| invalid("price", &error))?,
         };
-        let capacity = Resources::new()
+        let mut capacity = Resources::new()
             .with(CPU, host.cpu_cores.saturating_mul(1000))
             .with(MEMORY, host.memory_mib.saturating_mul(1 << 20));
+        for (resource, amount) in &host.extended_resources {
+            if resource == CPU || resource == MEMORY || *amount < 0 {
+                return Err(invalid(
+                    "extendedResources",
+                    &format!("{resource} {amount} is not an amount of anything but cpu and memory"),
+                ));
+            }
+            capacity.set(resource, *amount);
+        }
         let labels = host.labels.iter();
         let labels: Labels = labels
             .map(|(key, value)| (key.as_str().into(), value.as_str().into()))
@@ -352,12 +361,13 @@ mod tests {
 
     #[tokio::test]
     async fn a_host_takes_from_all_what_it_does_not_say_itself() {
-        let host = lowered(json!({"labels": {"topology.kubernetes.io/zone": "rack-a"}, "powerOff": {"mode": "Force"}})).unwrap();
+        let host = lowered(json!({"labels": {"topology.kubernetes.io/zone": "rack-a"}, "powerOff": {"mode": "Force"}, "extendedResources": {"nvidia.com/gpu": 4}})).unwrap();
         assert_eq!(host.boot.mode, Some(BootMode::Uefi));
         assert_eq!(host.boot.override_, BootOverride::Once);
         assert!(!host.power_off.graceful);
         assert_eq!(host.power_off.timeout, Duration::from_secs(90));
         assert_eq!(host.capacity.get(CPU), 16_000);
+        assert_eq!(host.capacity.get("nvidia.com/gpu"), 4);
         assert!(host.price > Money::ZERO && host.price < Money::from_dollars(0.1));
         assert!(!host.access.unverified);
         let credentials = host.access.credentials.credentials().await.unwrap();
