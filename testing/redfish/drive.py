@@ -25,7 +25,12 @@ def wait(state):
 
 
 assert system.power_state == sushy.PowerState.OFF, system.power_state
-system.set_system_boot_options(target=sushy.BootSource.PXE, enabled=sushy.BootSourceOverrideEnabled.ONCE)
+boot = {"target": sushy.BootSource.PXE, "enabled": sushy.BootSourceOverrideEnabled.ONCE}
+try:
+    system.set_system_boot_options(**boot)
+except sushy.exceptions.BadRequestError:
+    # As Ironic does for vendors that want every property named.
+    system.set_system_boot_options(mode=sushy.BootSourceOverrideMode.UEFI, **boot)
 system.refresh(force=True)
 # Where overrides stand in the settings resource alone, the boot itself is the proof.
 assert system.boot is None or system.boot.target in (None, sushy.BootSource.PXE), system.boot
