@@ -41,7 +41,8 @@ impl Redfish {
     fn cluster_mark(&self) -> String {
         let digest = Sha256::digest(self.owner.cluster.as_bytes());
         let bytes = digest.iter().take(4);
-        bytes.map(|byte| format!("{byte:02x}")).collect()
+        let number = bytes.fold(0_u32, |number, byte| number << 8 | u32::from(*byte));
+        format!("{number:08x}")
     }
 
     /// Why an asset tag keeps us from a host that is off, if it does.

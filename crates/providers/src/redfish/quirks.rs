@@ -9,7 +9,7 @@ use crate::http::Reply;
 /// Who made the BMC or its firmware.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vendor {
-    /// AMI MegaRAC, and ASRock Rack which builds on it.
+    /// AMI, and board makers that build on its firmware.
     Ami,
     /// Dell iDRAC.
     Dell,
@@ -46,11 +46,8 @@ impl Platform {
             .into_iter()
             .flat_map(|oem| oem.keys().map(String::as_str))
             .collect();
-        let said: String = said
-            .into_iter()
-            .chain(oem)
-            .map(|word| format!(" {} ", word.to_ascii_lowercase()))
-            .collect();
+        let words: Vec<&str> = said.into_iter().chain(oem).collect();
+        let said = format!(" {} ", words.join("  ").to_ascii_lowercase());
         let has = |words: &[&str]| words.iter().any(|word| said.contains(word));
         // Board makers ship AMI's firmware under their own name: the firmware decides, so it is looked for first.
         let vendor = if has(&[" ami", "megarac", "asrock"]) {

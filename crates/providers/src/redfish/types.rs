@@ -62,7 +62,7 @@ impl Boot {
     }
 }
 
-/// A ComputerSystem.
+/// A system, as the resource `ComputerSystem` shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct System {
     /// Its path.

@@ -1,4 +1,4 @@
-//! AMI MegaRAC, as on ASRock Rack boards: every change needs a version and the whole boot override, and `/SD` is a trap.
+//! AMI's firmware, as on server boards of several makers: every change needs a version and the whole boot override, and `/SD` is a trap.
 
 use super::{Model, Property, Versions};
 

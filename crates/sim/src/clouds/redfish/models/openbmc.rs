@@ -1,4 +1,4 @@
-//! OpenBMC, newer: boot overrides are only in the settings object, and a graceful shutdown takes its time.
+//! `OpenBMC`, newer: boot overrides are only in the settings object, and a graceful shutdown takes its time.
 
 use std::time::Duration;
 
