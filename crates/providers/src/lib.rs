@@ -8,6 +8,7 @@ mod ledger;
 mod machine;
 mod provider;
 pub mod rackspace;
+pub mod redfish;
 
 pub use error::ProviderError;
 pub use ledger::{Ledger, LedgerEntry, MemoryLedger};

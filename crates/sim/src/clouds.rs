@@ -2,4 +2,5 @@
 
 pub mod faulty;
 pub mod rackspace;
+pub mod redfish;
 pub mod sim;

@@ -15,9 +15,14 @@ use joiner_embedded::clock::Clock;
 use joiner_embedded::cluster::kubelet::NodeSpec;
 use joiner_providers::http::Http;
 use joiner_providers::rackspace::{Clock as Now, Rackspace, RackspaceOptions};
+use joiner_providers::redfish::{
+    Access, BootOptions, Credentials, HostOptions, PowerOffOptions, Redfish, RedfishOptions,
+};
 use joiner_providers::{LaunchRequest, Machine, MachineId, MachineState, Provider, Uid};
+use joiner_providers::{MemoryLedger, Owner};
 use joiner_sim::clouds::faulty::{FaultRates, Faulty};
 use joiner_sim::clouds::rackspace::{CallFault, RackspaceCloud, RackspaceCloudOptions};
+use joiner_sim::clouds::redfish::{HostSetup, Model, RedfishFleet};
 use joiner_sim::clouds::sim::{self, Rack, SimCloud, SimCloudOptions};
 use serde_json::json;
 
@@ -174,8 +179,101 @@ impl Subject for OnRackspace {
     }
 }
 
+struct OnRedfish {
+    fleet: RedfishFleet,
+    provider: Redfish,
+}
+
+const BMCS: [&str; 4] = ["10.0.9.11", "10.0.9.12", "10.0.9.13", "10.0.9.14"];
+
+impl OnRedfish {
+    fn open() -> Box<dyn Subject> {
+        let clock = Clock::virtual_time();
+        let fleet = RedfishFleet::new(clock.clone(), Arc::new(Counting::default()));
+        let hosts = BMCS.map(|bmc| {
+            fleet.add(HostSetup::new(bmc, Model::plain()));
+            HostOptions {
+                name: format!("metal-{bmc}").into(),
+                address: format!("https://{bmc}"),
+                system_path: None,
+                system_uuid: None,
+                serial_number: None,
+                node_name: None,
+                capacity: Resources::new().with(CPU, 16_000).with(MEMORY, 64 << 30),
+                labels: Labels::new(),
+                price: Money::from_dollars(0.02),
+                access: Access {
+                    credentials: Arc::new(Credentials {
+                        username: "admin".into(),
+                        password: "sim-password".into(),
+                    }),
+                    http: Http::new(fleet.router()),
+                    unverified: false,
+                },
+                boot: BootOptions::default(),
+                power_off: PowerOffOptions::default(),
+            }
+        });
+        let runner = fleet.clone();
+        tokio::spawn(async move { runner.run().await });
+        let options = RedfishOptions {
+            catalog: "racks".into(),
+            hosts: hosts.into(),
+            fallback: None,
+            allowed_hosts: Vec::new(),
+            registration_timeout: Duration::from_mins(20),
+        };
+        let owner = Owner {
+            cluster: "cluster-1".into(),
+            family: "karpenter".into(),
+        };
+        let now: Now = Arc::new(move || clock.now());
+        let ledger = Arc::new(MemoryLedger::default());
+        let provider = Redfish::new(options, owner, ledger, Arc::default(), now).unwrap();
+        Box::new(OnRedfish { fleet, provider })
+    }
+}
+
+impl Subject for OnRedfish {
+    fn provider(&self) -> &dyn Provider {
+        &self.provider
+    }
+
+    fn truth(&self) -> usize {
+        self.fleet.powered()
+    }
+
+    fn lose_next_answer(&self) {
+        let reset = format!("POST {}/redfish/v1/Systems", BMCS[0]);
+        self.fleet.fail(&reset, CallFault::Lost, 1);
+    }
+
+    fn sell_out(&self) {
+        for bmc in BMCS {
+            self.fleet
+                .change(bmc, |setup| setup.health = "Critical".into());
+        }
+    }
+
+    fn plant_foreign(&self) -> Option<MachineId> {
+        self.fleet.occupy(BMCS[3]);
+        let name = "00000000-0000-4000-8000-00000000beef";
+        Some(MachineId(
+            format!("redfish://{}/Systems/1#{name}", BMCS[3]).into(),
+        ))
+    }
+
+    fn break_list(&self) -> bool {
+        false
+    }
+}
+
 fn subjects() -> Vec<(&'static str, Box<dyn Subject>)> {
-    vec![("sim", Sim::open()), ("rackspace", OnRackspace::open())]
+    vec![
+        ("sim", Sim::open()),
+        ("rackspace", OnRackspace::open()),
+        ("redfish", OnRedfish::open()),
+    ]
 }
 
 fn order(uid: u32, catalog: &Catalog) -> LaunchRequest {
@@ -183,7 +281,9 @@ fn order(uid: u32, catalog: &Catalog) -> LaunchRequest {
         .types
         .iter()
         .flat_map(|kind| kind.offerings.iter().map(move |one| (kind, one)))
-        .find(|(_, one)| one.capacity_type == CapacityType::Spot)
+        .filter(|(_, one)| one.available)
+        // Spot where there is any.
+        .min_by_key(|(_, one)| one.capacity_type != CapacityType::Spot)
         .unwrap();
     LaunchRequest {
         uid: Uid(format!("0b5cbbe1-0000-4000-8000-{uid:012}").into()),
@@ -295,7 +395,7 @@ async fn asking_again_for_something_else_returns_what_was_bought() {
         other.purchase.capacity_type = CapacityType::OnDemand;
         let again = subject.provider().launch(&other).await.unwrap();
         assert_eq!(again.id, first.id, "{name}");
-        assert_eq!(again.capacity_type, CapacityType::Spot, "{name}");
+        assert_eq!(again.capacity_type, first.capacity_type, "{name}");
         assert_eq!(subject.truth(), 1, "{name}");
     }
 }
@@ -411,7 +511,7 @@ async fn machines_of_others_are_neither_seen_nor_touched() {
         minutes(5).await;
         assert_eq!(subject.truth(), 2, "{name}");
     }
-    assert_eq!(shared, 1, "providers whose clouds are shared");
+    assert_eq!(shared, 2, "providers whose clouds are shared");
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use joiner_controllers::classes::redfish::RedfishClasses;
 use joiner_controllers::dialect::{ClassFactory, Secrets, Window};
 use joiner_controllers::edge::clients::{Clients, Fence};
 use joiner_controllers::edge::clock::SystemClock;
@@ -20,6 +21,7 @@ use super::serving::Board;
 use super::site::Site;
 use crate::args::{BehaviourArgs, RunArgs};
 use crate::classes::rackspace::{Defaults, MOCK_CLOUDSPACE, Mock, RackspaceClasses};
+use crate::classes::redfish::MockBmcs;
 use crate::classes::sim::SimClasses;
 use crate::failure::Failure;
 use crate::kubelets::Kubelets;
@@ -62,13 +64,25 @@ impl Session {
         let mut classes: Vec<Arc<dyn ClassFactory>> = vec![Arc::new(sim)];
         let mut defaults = Defaults::new(&args.rackspace, &site.namespace)?;
         let mut cloudspace = args.rackspace.cloudspace().unwrap_or_default();
+        let mut bmcs = None;
         if args.behaviour.mock_mode {
+            bmcs = Some(MockBmcs::start(
+                &clients,
+                &site.namespace,
+                rack.clone(),
+                &simulated,
+            ));
             let mock = Mock::start(&clients, &site.namespace, rack, &simulated);
             defaults = defaults.mocked(&mock);
             cloudspace = MOCK_CLOUDSPACE;
         }
         let secrets: Arc<dyn Secrets> = Arc::new(ClusterSecrets(clients.clone()));
         classes.extend(RackspaceClasses::both(&defaults, &secrets));
+        let mut metal = RedfishClasses::new(secrets, &site.namespace, Arc::new(Timestamp::now));
+        if let Some(bmcs) = bmcs {
+            metal = metal.simulated(Arc::new(bmcs));
+        }
+        classes.push(Arc::new(metal));
         let wiring = Wiring {
             karpetrack: args.rackspace.karpetrack(cloudspace),
             classes,
