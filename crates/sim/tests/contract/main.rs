@@ -1,9 +1,14 @@
 //! What every provider promises, as one list, run over each of them against its simulated cloud.
 //!
-//! A new provider is a new [`Subject`] and a line in [`subjects`].
+//! A new provider is a module with a new [`Subject`] and a line in [`subjects`].
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use std::sync::{Arc, Mutex};
+mod ovhcloud;
+mod rackspace;
+mod redfish;
+mod simulated;
+
+use std::sync::Mutex;
 use std::time::Duration;
 
 use joiner_core::money::Money;
@@ -11,24 +16,13 @@ use joiner_core::name::Labels;
 use joiner_core::plan::Purchase;
 use joiner_core::problem::{CapacityType, Catalog};
 use joiner_core::resources::{CPU, MEMORY, Resources};
-use joiner_embedded::clock::Clock;
 use joiner_embedded::cluster::kubelet::NodeSpec;
-use joiner_providers::http::Http;
-use joiner_providers::rackspace::{Clock as Now, Rackspace, RackspaceOptions};
-use joiner_providers::redfish::{
-    Access, BootOptions, Credentials, HostOptions, PowerOffOptions, Redfish, RedfishOptions,
-};
 use joiner_providers::{LaunchRequest, Machine, MachineId, MachineState, Provider, Uid};
-use joiner_providers::{MemoryLedger, Owner};
-use joiner_sim::clouds::faulty::{FaultRates, Faulty};
-use joiner_sim::clouds::rackspace::{CallFault, RackspaceCloud, RackspaceCloudOptions};
-use joiner_sim::clouds::redfish::{HostSetup, Model, RedfishFleet};
-use joiner_sim::clouds::sim::{self, Rack, SimCloud, SimCloudOptions};
-use serde_json::json;
+use joiner_sim::clouds::sim::Rack;
 
 /// Counts what is switched on.
 #[derive(Default)]
-struct Counting(Mutex<(usize, usize)>);
+pub(crate) struct Counting(Mutex<(usize, usize)>);
 
 impl Rack for Counting {
     fn boot(&self, _: NodeSpec) {
@@ -40,7 +34,7 @@ impl Rack for Counting {
 }
 
 /// A provider, and the world on its other side.
-trait Subject: Send + Sync {
+pub(crate) trait Subject: Send + Sync {
     fn provider(&self) -> &dyn Provider;
     /// How many machines there really are, whoever owns them.
     fn truth(&self) -> usize;
@@ -54,225 +48,12 @@ trait Subject: Send + Sync {
     fn break_list(&self) -> bool;
 }
 
-struct Sim {
-    cloud: SimCloud,
-    provider: Faulty<SimCloud>,
-    rates: Arc<Mutex<FaultRates>>,
-}
-
-impl Sim {
-    fn open() -> Box<dyn Subject> {
-        let rack: Arc<dyn Rack> = Arc::new(Counting::default());
-        let options = SimCloudOptions::calm(sim::built_in(), 1);
-        let cloud = SimCloud::new(options, Clock::virtual_time(), rack);
-        let runner = cloud.clone();
-        tokio::spawn(async move { runner.run().await });
-        let provider = Faulty::new(cloud.clone(), FaultRates::default(), 1);
-        let rates = provider.rates();
-        Box::new(Sim {
-            cloud,
-            provider,
-            rates,
-        })
-    }
-}
-
-impl Subject for Sim {
-    fn provider(&self) -> &dyn Provider {
-        &self.provider
-    }
-
-    fn truth(&self) -> usize {
-        self.cloud.machines().len()
-    }
-
-    fn lose_next_answer(&self) {
-        let always = FaultRates {
-            lost: 10_000,
-            ..FaultRates::default()
-        };
-        *self.rates.lock().unwrap() = always;
-        let rates = Arc::clone(&self.rates);
-        tokio::spawn(async move {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-            *rates.lock().unwrap() = FaultRates::default();
-        });
-    }
-
-    fn sell_out(&self) {
-        self.cloud.change(|options| {
-            let types = options.catalog.types.iter_mut();
-            for offering in types.flat_map(|kind| kind.offerings.iter_mut()) {
-                offering.available = false;
-            }
-        });
-    }
-
-    fn plant_foreign(&self) -> Option<MachineId> {
-        None
-    }
-
-    fn break_list(&self) -> bool {
-        false
-    }
-}
-
-struct OnRackspace {
-    cloud: RackspaceCloud,
-    provider: Rackspace,
-}
-
-const POOLS: &str = "/apis/ngpc.rxt.io/v1/namespaces/org-abc123/spotnodepools";
-
-impl OnRackspace {
-    fn open() -> Box<dyn Subject> {
-        let clock = Clock::virtual_time();
-        let mut options = RackspaceCloudOptions::calm(1);
-        // Small pages, so that every list is more than one.
-        options.page_limit = Some(1);
-        let cloud = RackspaceCloud::new(options, clock.clone(), Arc::new(Counting::default()));
-        let runner = cloud.clone();
-        tokio::spawn(async move { runner.run().await });
-        let options = RackspaceOptions::new("cluster-1", "demo", "sim-refresh-token".into());
-        let now: Now = Arc::new(move || clock.now());
-        let provider = Rackspace::new(Http::new(cloud.router()), options.unwrap(), now).unwrap();
-        Box::new(OnRackspace { cloud, provider })
-    }
-}
-
-impl Subject for OnRackspace {
-    fn provider(&self) -> &dyn Provider {
-        &self.provider
-    }
-
-    fn truth(&self) -> usize {
-        self.cloud.pools().len()
-    }
-
-    fn lose_next_answer(&self) {
-        for method in ["POST", "DELETE"] {
-            self.cloud
-                .fail(&format!("{method} {POOLS}"), CallFault::Lost, 1);
-        }
-    }
-
-    fn sell_out(&self) {
-        self.cloud.change(|options| {
-            for class in &mut options.classes {
-                class.availability = String::from("unavailable");
-            }
-        });
-    }
-
-    fn plant_foreign(&self) -> Option<MachineId> {
-        let name = "00000000-0000-4000-8000-00000000beef";
-        let spec = json!({"serverClass": "gp.vs1.large-ord", "desired": 1, "bidPrice": "0.02", "cloudSpace": "demo",
-            "customLabels": {"joiner.dev/cluster": "another-cluster", "joiner.dev/machine": name}});
-        assert!(self.cloud.plant(name, &spec));
-        Some(MachineId(format!("rackspace://demo/spot/{name}").into()))
-    }
-
-    fn break_list(&self) -> bool {
-        let second = format!("GET {POOLS}?limit=500&continue=");
-        self.cloud.fail(&second, CallFault::Refused(500, None), 1);
-        true
-    }
-}
-
-struct OnRedfish {
-    fleet: RedfishFleet,
-    provider: Redfish,
-}
-
-const BMCS: [&str; 4] = ["10.0.9.11", "10.0.9.12", "10.0.9.13", "10.0.9.14"];
-
-impl OnRedfish {
-    fn open() -> Box<dyn Subject> {
-        let clock = Clock::virtual_time();
-        let fleet = RedfishFleet::new(clock.clone(), Arc::new(Counting::default()));
-        let hosts = BMCS.map(|bmc| {
-            fleet.add(HostSetup::new(bmc, Model::plain()));
-            HostOptions {
-                name: format!("metal-{bmc}").into(),
-                address: format!("https://{bmc}"),
-                system_path: None,
-                system_uuid: None,
-                serial_number: None,
-                node_name: None,
-                capacity: Resources::new().with(CPU, 16_000).with(MEMORY, 64 << 30),
-                labels: Labels::new(),
-                price: Money::from_dollars(0.02),
-                access: Access {
-                    credentials: Arc::new(Credentials {
-                        username: "admin".into(),
-                        password: "sim-password".into(),
-                    }),
-                    http: Http::new(fleet.router()),
-                    unverified: false,
-                },
-                boot: BootOptions::default(),
-                power_off: PowerOffOptions::default(),
-            }
-        });
-        let runner = fleet.clone();
-        tokio::spawn(async move { runner.run().await });
-        let options = RedfishOptions {
-            catalog: "racks".into(),
-            hosts: hosts.into(),
-            fallback: None,
-            allowed_hosts: Vec::new(),
-            registration_timeout: Duration::from_mins(20),
-        };
-        let owner = Owner {
-            cluster: "cluster-1".into(),
-            family: "karpenter".into(),
-        };
-        let now: Now = Arc::new(move || clock.now());
-        let ledger = Arc::new(MemoryLedger::default());
-        let provider = Redfish::new(options, owner, ledger, Arc::default(), now).unwrap();
-        Box::new(OnRedfish { fleet, provider })
-    }
-}
-
-impl Subject for OnRedfish {
-    fn provider(&self) -> &dyn Provider {
-        &self.provider
-    }
-
-    fn truth(&self) -> usize {
-        self.fleet.powered()
-    }
-
-    fn lose_next_answer(&self) {
-        let reset = format!("POST {}/redfish/v1/Systems", BMCS[0]);
-        self.fleet.fail(&reset, CallFault::Lost, 1);
-    }
-
-    fn sell_out(&self) {
-        for bmc in BMCS {
-            self.fleet
-                .change(bmc, |setup| setup.health = "Critical".into());
-        }
-    }
-
-    fn plant_foreign(&self) -> Option<MachineId> {
-        self.fleet.occupy(BMCS[3]);
-        let name = "00000000-0000-4000-8000-00000000beef";
-        Some(MachineId(
-            format!("redfish://{}/Systems/1#{name}", BMCS[3]).into(),
-        ))
-    }
-
-    fn break_list(&self) -> bool {
-        false
-    }
-}
-
 fn subjects() -> Vec<(&'static str, Box<dyn Subject>)> {
     vec![
-        ("sim", Sim::open()),
-        ("rackspace", OnRackspace::open()),
-        ("redfish", OnRedfish::open()),
+        ("sim", simulated::Sim::open()),
+        ("rackspace", rackspace::OnRackspace::open()),
+        ("redfish", redfish::OnRedfish::open()),
+        ("ovhcloud", ovhcloud::OnOvh::open()),
     ]
 }
 
@@ -384,18 +165,24 @@ async fn asking_again_for_something_else_returns_what_was_bought() {
             .await
             .unwrap();
         let mut other = order(1, &catalog);
+        let bought = other.purchase.clone();
         let on_demand = catalog
             .types
             .iter()
             .flat_map(|kind| kind.offerings.iter().map(move |one| (kind, one)))
-            .find(|(_, one)| one.capacity_type == CapacityType::OnDemand)
+            .find(|(kind, one)| {
+                one.capacity_type == CapacityType::OnDemand
+                    && (kind.name != bought.instance_type
+                        || bought.capacity_type != CapacityType::OnDemand)
+            })
             .unwrap();
         other.purchase.instance_type = on_demand.0.name.clone();
         other.purchase.zone = on_demand.1.zone.clone();
         other.purchase.capacity_type = CapacityType::OnDemand;
         let again = subject.provider().launch(&other).await.unwrap();
         assert_eq!(again.id, first.id, "{name}");
-        assert_eq!(again.capacity_type, first.capacity_type, "{name}");
+        assert_eq!(again.capacity_type, bought.capacity_type, "{name}");
+        assert_eq!(again.instance_type, bought.instance_type, "{name}");
         assert_eq!(subject.truth(), 1, "{name}");
     }
 }
