@@ -1,11 +1,13 @@
 //! The command line, as typed.
 
+mod aws;
 mod consolidate;
 mod crds;
 mod demo;
 mod plan;
 mod prices;
 mod rackspace;
+mod render;
 mod run;
 mod settings;
 mod simulate;
@@ -15,12 +17,14 @@ use std::path::Path;
 
 use clap::{Parser, Subcommand};
 
+pub(crate) use aws::AwsArgs;
 pub(crate) use consolidate::ConsolidateArgs;
 pub(crate) use crds::CrdsArgs;
 pub(crate) use demo::DemoArgs;
 pub(crate) use plan::{Format, PlanArgs, SolverArgs};
 pub(crate) use prices::{PriceFormat, PriceSource, PricesArgs};
 pub(crate) use rackspace::RackspaceArgs;
+pub(crate) use render::{ClassVersionArg, RenderArgs, RenderFrom, RenderLeftoverArgs};
 pub(crate) use run::{
     BehaviourArgs, ClusterArgs, ElectionArgs, LogFormat, LogLevel, RunArgs, ServingArgs,
 };
@@ -51,6 +55,8 @@ pub(crate) enum Command {
     Crds(CrdsArgs),
     /// Show what servers cost right now.
     Prices(PricesArgs),
+    /// Show what would be rendered from an object, without a cluster.
+    Render(RenderArgs),
     /// Run whole worlds in virtual time, with faults, and check that nothing goes wrong that must not.
     Simulate(SimulateArgs),
 }

@@ -11,6 +11,7 @@ use joiner_controllers::edge::lease::LeaseOptions;
 use joiner_controllers::edge::ledger::ConfigMapLedgers;
 use joiner_controllers::edge::tasks::Tasks;
 use joiner_controllers::market::slots::ClusterSecrets;
+use joiner_controllers::operators::leftover::LeftoverOptions;
 use joiner_controllers::{Engine, Mode, Settings};
 use joiner_embedded::clock::Clock;
 use prometheus_client::registry::Registry;
@@ -23,7 +24,8 @@ use crate::classes::rackspace::{Defaults, MOCK_CLOUDSPACE, Mock, RackspaceClasse
 use crate::classes::sim::SimClasses;
 use crate::failure::Failure;
 use crate::kubelets::Kubelets;
-use crate::wiring::{Served, Wiring};
+use crate::aws;
+use crate::wiring::{LeftoverParts, Served, Wiring};
 
 /// A running engine and the simulated world beside it.
 pub(super) struct Session {
@@ -69,7 +71,16 @@ impl Session {
         }
         let secrets: Arc<dyn Secrets> = Arc::new(ClusterSecrets(clients.clone()));
         classes.extend(RackspaceClasses::both(&defaults, &secrets));
+        let mock = args.behaviour.mock_mode;
+        let leftover = LeftoverParts {
+            aws: aws::open(&args.aws, mock)?,
+            options: LeftoverOptions {
+                defaults: aws::defaults(&args.aws, mock),
+                ..LeftoverOptions::default()
+            },
+        };
         let wiring = Wiring {
+            leftover: Some(leftover),
             karpetrack: args.rackspace.karpetrack(cloudspace),
             classes,
             clock: Arc::new(SystemClock),

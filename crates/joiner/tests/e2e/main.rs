@@ -27,6 +27,7 @@ mod kt_market;
 mod kt_mock;
 mod launch;
 mod leader;
+mod lo;
 mod outage;
 mod replacement;
 mod scale;
@@ -44,6 +45,7 @@ fn main() {
         kt_install::tests(),
         kt_market::tests(),
         kt_mock::tests(),
+        lo::tests(),
         leader::tests(),
         launch::tests(),
         deploy::tests(),

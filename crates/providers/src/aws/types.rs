@@ -19,6 +19,7 @@ impl<T> Default for Set<T> {
 
 /// A page of anything.
 #[derive(Debug, Deserialize)]
+#[serde(bound(deserialize = "T: Deserialize<'de>"))]
 pub(super) struct Page<T> {
     #[serde(
         default,
@@ -29,8 +30,7 @@ pub(super) struct Page<T> {
         alias = "availabilityZoneInfo",
         alias = "subnetSet",
         alias = "securityGroupInfo",
-        rename = "items",
-        bound(deserialize = "T: serde::Deserialize<'de>")
+        rename = "items"
     )]
     pub(super) items: Set<T>,
     #[serde(default, rename = "nextToken")]

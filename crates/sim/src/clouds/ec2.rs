@@ -17,7 +17,7 @@ use axum::Router;
 use jiff::Timestamp;
 use joiner_core::money::Money;
 
-use crate::clock::Clock;
+use joiner_embedded::clock::Clock;
 
 const REGIONS: &str = include_str!("../../assets/ec2/regions.tsv");
 
@@ -135,6 +135,16 @@ impl Ec2Cloud {
     /// The wire.
     pub fn router(&self) -> Router {
         routes::router(self.clone())
+    }
+
+    /// The wire for a client in this process, where nobody else adds the host that requests are signed for.
+    pub fn in_process(&self, host: &'static str) -> Router {
+        let add = move |mut request: axum::extract::Request| {
+            let host = http::HeaderValue::from_static(host);
+            request.headers_mut().insert(http::header::HOST, host);
+            request
+        };
+        self.router().layer(tower::util::MapRequestLayer::new(add))
     }
 
     /// Lets the next `times` calls of an action go wrong; `*` stands for all actions.

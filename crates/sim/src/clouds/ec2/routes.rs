@@ -185,7 +185,7 @@ fn identity(cloud: &Ec2Cloud, form: &Form, now: Timestamp) -> String {
             xml.leaf("AccessKeyId", &id);
             xml.leaf("SecretAccessKey", &cloud.options.secret);
             xml.leaf("SessionToken", "simulated-session");
-            xml.leaf("Expiration", crate::clock::rfc3339(end));
+            xml.leaf("Expiration", joiner_embedded::clock::rfc3339(end));
         });
         xml.node("AssumedRoleUser", |xml| {
             xml.leaf("Arn", role);

@@ -15,15 +15,7 @@ fn aws(cloud: &Ec2Cloud, secret: &str) -> Aws {
     };
     let clock = cloud.clock.clone();
     let credentials = Credentials::fixed("AKIASIMULATED", secret, None);
-    Aws::new(Http::new(host(cloud)), options, credentials, Arc::new(move || clock.now()))
-}
-
-/// In this process nobody adds the host to a request.
-fn host(cloud: &Ec2Cloud) -> Router {
-    cloud.router().layer(tower::util::MapRequestLayer::new(|mut request: axum::extract::Request| {
-        request.headers_mut().insert("host", http::HeaderValue::from_static("ec2.sim"));
-        request
-    }))
+    Aws::new(Http::new(cloud.in_process("ec2.sim")), options, credentials, Arc::new(move || clock.now()))
 }
 
 fn wanted(families: &[&str]) -> Wanted {
