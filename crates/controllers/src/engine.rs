@@ -28,6 +28,7 @@ use crate::guards::selfcheck;
 use crate::lifecycle::reconcile;
 use crate::market::prices;
 use crate::market::slots::{Classes, ClusterSecrets};
+use crate::operator::{Operator, Seat};
 use crate::provision::{self, Batch};
 use crate::record::{Key, annotations};
 use crate::upkeep::{buffers, gc, interruption, pools, repair};
@@ -151,14 +152,20 @@ impl Engine {
             clients,
             settings,
         });
-        sources::start(&context.view, &context.clients, &dialects, &tasks);
+        // Without a family that has machines there is nothing to observe and nothing to decide: operators see for
+        // themselves.
+        if !dialects.is_empty() {
+            sources::start(&context.view, &context.clients, &dialects, &tasks);
+        }
         let leading = lease.clone().map(|options| {
             let elector = Elector::new(&context.clients, options, context.clock.clone());
             let leading = elector.leading();
             tasks.spawn("lease", elector.run());
             leading
         });
-        start_loops(&context, touched);
+        if !dialects.is_empty() {
+            start_loops(&context, touched);
+        }
         Engine {
             context,
             lease,
@@ -169,6 +176,20 @@ impl Engine {
     /// Everything that the engine works with.
     pub fn context(&self) -> &Arc<Context> {
         &self.context
+    }
+
+    /// Runs an operator beside the loops, under the same fence, for as long as the engine runs.
+    pub fn operate(&self, operator: Arc<dyn Operator>) {
+        let context = &self.context;
+        let seat = Seat {
+            clients: context.clients.clone(),
+            clock: context.clock.clone(),
+            events: context.events.by(operator.event_source()),
+        };
+        context.tasks.supervise(operator.name(), move || {
+            let (operator, seat) = (operator.clone(), seat.clone());
+            async move { operator.run(seat).await }
+        });
     }
 
     /// Whether every list has come in.

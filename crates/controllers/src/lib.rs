@@ -9,6 +9,7 @@
 //! | [`edge`] | the ways in and out: API clients and the fence, time, events, the lease, metrics, names, tasks |
 //! | [`record`], [`view`] | objects as plain records, and a consistent view of all of them |
 //! | [`dialect`], [`dialects`] | the trait for a family of custom resources, and each family |
+//! | [`operator`], [`operators`] | the trait for a family that only renders objects of another controller, and each such family |
 //! | [`classes`] | node classes become providers, one module for each kind |
 //! | [`market`] | what can be bought: providers by class, catalogues, overlays, prices, what is sold out |
 //! | [`guards`] | what holds the engine back: limits, launch rate, health of pools, a check of its own promises |
@@ -28,6 +29,8 @@ pub mod guards;
 mod last_decision;
 pub mod lifecycle;
 pub mod market;
+pub mod operator;
+pub mod operators;
 mod provision;
 pub mod record;
 pub mod upkeep;

@@ -5,6 +5,7 @@
 
 pub mod disrupt;
 pub mod labels;
+pub mod leftover;
 pub mod money;
 pub mod name;
 #[expect(

@@ -1,5 +1,6 @@
 //! The command line, as typed.
 
+mod aws;
 mod consolidate;
 mod crds;
 mod demo;
@@ -7,6 +8,7 @@ mod ovhcloud;
 mod plan;
 mod prices;
 mod rackspace;
+mod render;
 mod run;
 mod settings;
 mod simulate;
@@ -16,6 +18,7 @@ use std::path::Path;
 
 use clap::{Parser, Subcommand};
 
+pub(crate) use aws::AwsArgs;
 pub(crate) use consolidate::ConsolidateArgs;
 pub(crate) use crds::CrdsArgs;
 pub(crate) use demo::DemoArgs;
@@ -23,6 +26,7 @@ pub(crate) use ovhcloud::OvhArgs;
 pub(crate) use plan::{Format, PlanArgs, SolverArgs};
 pub(crate) use prices::{PriceFormat, PriceSource, PricesArgs};
 pub(crate) use rackspace::RackspaceArgs;
+pub(crate) use render::{ClassVersionArg, RenderArgs, RenderFrom, RenderLeftoverArgs};
 pub(crate) use run::{
     BehaviourArgs, ClusterArgs, ElectionArgs, LogFormat, LogLevel, RunArgs, ServingArgs,
 };
@@ -53,6 +57,8 @@ pub(crate) enum Command {
     Crds(CrdsArgs),
     /// Show what servers cost right now.
     Prices(PricesArgs),
+    /// Show what would be rendered from an object, without a cluster.
+    Render(RenderArgs),
     /// Run whole worlds in virtual time, with faults, and check that nothing goes wrong that must not.
     Simulate(SimulateArgs),
 }

@@ -1,6 +1,7 @@
 //! The Joiner binary: command line, wiring, serving.
 
 mod args;
+mod aws;
 mod classes;
 mod consolidate;
 mod crds;
@@ -11,6 +12,7 @@ mod kubelets;
 mod manifests;
 mod plan;
 mod prices;
+mod render;
 mod run;
 mod simulate;
 mod telemetry;
@@ -30,6 +32,7 @@ fn main() -> ExitCode {
         args::Command::Consolidate(consolidate) => consolidate::run(&consolidate),
         args::Command::Crds(crds) => crds::run(&crds),
         args::Command::Prices(prices) => prices::run(&prices),
+        args::Command::Render(render) => render::run(&render),
         args::Command::Simulate(simulate) => simulate::run(&simulate),
     };
     match done {

@@ -10,8 +10,11 @@ use joiner_controllers::dialects::karpetrack::{CLOUDSPACE, Karpetrack, Karpetrac
 use joiner_controllers::edge::clients::Clients;
 use joiner_controllers::edge::clock::{Clock, SharedClock};
 use joiner_controllers::edge::lease::LeaseOptions;
+use joiner_controllers::operator::Operator;
+use joiner_controllers::operators::leftover::{Leftover, LeftoverOptions};
 use joiner_controllers::{Decide, Engine, EngineOptions, Settings};
 use joiner_core::name::Name;
+use joiner_providers::aws::Aws;
 use prometheus_client::registry::Registry;
 
 /// The clock of an embedded cluster is the clock of its engine.
@@ -31,22 +34,50 @@ pub(crate) struct Served {
     pub(crate) group_version: &'static str,
     /// Resources without which it cannot work.
     pub(crate) plurals: &'static [&'static str],
-    make: fn(&Clients, Vec<ClassKind>, &KarpetrackOptions) -> Arc<dyn Dialect>,
+    seat: Seat,
+}
+
+/// What a family is to the engine.
+enum Seat {
+    /// It has machines, and is looked after by the loops.
+    Dialect(fn(&Clients, Vec<ClassKind>, &KarpetrackOptions) -> Arc<dyn Dialect>),
+    /// It renders objects of another controller's, beside the loops.
+    Operator(fn(&LeftoverParts, &mut Registry) -> Arc<dyn Operator>),
+}
+
+/// What LeftoverNodePools are served with.
+#[derive(Clone)]
+pub(crate) struct LeftoverParts {
+    /// AWS.
+    pub(crate) aws: Arc<Aws>,
+    /// How to behave.
+    pub(crate) options: LeftoverOptions,
 }
 
 /// All of them. A family that is to be served is a line here.
-pub(crate) const SERVED: [Served; 2] = [
+pub(crate) const SERVED: [Served; 3] = [
     Served {
         family: Family::Karpenter,
         group_version: "karpenter.sh/v1",
         plurals: &["nodepools", "nodeclaims"],
-        make: |clients, kinds, _| Arc::new(Karpenter::new(clients.clone(), kinds)),
+        seat: Seat::Dialect(|clients, kinds, _| Arc::new(Karpenter::new(clients.clone(), kinds))),
     },
     Served {
         family: Family::Karpetrack,
         group_version: "karpetrack.io/v1alpha1",
         plurals: &["spotnodepools", "spotnodes"],
-        make: |clients, _, options| Arc::new(Karpetrack::new(clients.clone(), options.clone())),
+        seat: Seat::Dialect(|clients, _, options| {
+            Arc::new(Karpetrack::new(clients.clone(), options.clone()))
+        }),
+    },
+    Served {
+        family: Family::Leftover,
+        group_version: "gpu.devplatforms.io/v1alpha1",
+        plurals: &["leftovernodepools"],
+        seat: Seat::Operator(|parts, registry| {
+            let (aws, options) = (parts.aws.clone(), parts.options.clone());
+            Arc::new(Leftover::new(aws, options, registry))
+        }),
     },
 ];
 
@@ -65,6 +96,8 @@ pub(crate) struct Wiring {
     pub(crate) families: Vec<&'static Served>,
     /// How SpotNodePools are looked after.
     pub(crate) karpetrack: KarpetrackOptions,
+    /// How LeftoverNodePools are looked after; `None` where they are not.
+    pub(crate) leftover: Option<LeftoverParts>,
     /// Makers of providers.
     pub(crate) classes: Vec<Arc<dyn ClassFactory>>,
     /// Identity of the cluster: the UID of its namespace `kube-system`.
@@ -85,11 +118,19 @@ impl Wiring {
         // What a process was started for is no class that a NodePool could name.
         let kinds = self.classes.iter().map(|one| one.kind());
         let kinds: Vec<ClassKind> = kinds.filter(|kind| *kind != CLOUDSPACE).collect();
-        let dialects = self.families.iter();
-        let dialects =
-            dialects.map(|served| (served.make)(&self.clients, kinds.clone(), &self.karpetrack));
+        let mut dialects = Vec::new();
+        let mut operators = Vec::new();
+        for served in &self.families {
+            match (&served.seat, &self.leftover) {
+                (Seat::Dialect(make), _) => {
+                    dialects.push(make(&self.clients, kinds.clone(), &self.karpetrack));
+                }
+                (Seat::Operator(make), Some(parts)) => operators.push(make(parts, registry)),
+                (Seat::Operator(_), None) => {}
+            }
+        }
         let options = EngineOptions {
-            dialects: dialects.collect(),
+            dialects,
             classes: self.classes,
             clock: self.clock,
             cluster: self.cluster,
@@ -99,6 +140,10 @@ impl Wiring {
             decide: self.decide,
             clients: self.clients,
         };
-        Engine::start(options, registry)
+        let engine = Engine::start(options, registry);
+        for operator in operators {
+            engine.operate(operator);
+        }
+        engine
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! A folder holds the wire client, the catalogue and the launch logic of its cloud, and nothing of Kubernetes.
 
+pub mod aws;
 mod error;
 pub mod http;
 mod ledger;

@@ -1,5 +1,6 @@
 //! The other side of every cloud that Joiner can buy from.
 
+pub mod ec2;
 pub mod faulty;
 pub mod ovhcloud;
 pub mod rackspace;

@@ -21,6 +21,7 @@ const OVHCLOUD_GROUPS: [&str; 3] = [
     "karpenter.ovhcloud.sh",
     "autoscaling.x-k8s.io",
 ];
+const LEFTOVER_CRDS: &str = "charts/leftover/files/crds";
 
 /// Writes what has changed, or with `check` only fails if something has.
 pub fn run(check: bool) -> Result<()> {
@@ -89,13 +90,15 @@ fn generated() -> Result<BTreeMap<PathBuf, String>> {
         );
         files.insert(Path::new(CRDS).join(name), yaml);
     }
-    let karpetrack = joiner_api::crds(Some(joiner_api::Dialect::Karpetrack));
+    let of_family = |family, folder| {
+        let crds = joiner_api::crds(Some(family)).into_iter();
+        crds.map(move |crd| (folder, crd))
+    };
     let ovhcloud = crds
         .iter()
         .filter(|crd| OVHCLOUD_GROUPS.contains(&crd.spec.group.as_str()));
-    let charts = karpetrack
-        .into_iter()
-        .map(|crd| (CHART_CRDS, crd))
+    let charts = of_family(joiner_api::Dialect::Karpetrack, CHART_CRDS)
+        .chain(of_family(joiner_api::Dialect::Leftover, LEFTOVER_CRDS))
         .chain(ovhcloud.map(|crd| (OVHCLOUD_CRDS, crd.clone())));
     for (folder, mut crd) in charts {
         // Whoever uninstalls the chart keeps the objects, and with them the servers that they stand for.
@@ -123,7 +126,7 @@ fn generated() -> Result<BTreeMap<PathBuf, String>> {
 fn stale(repository: &Path) -> Result<Vec<Change>> {
     let files = generated()?;
     let mut changes = Vec::new();
-    for folder in [CRDS, CHART_CRDS, OVHCLOUD_CRDS] {
+    for folder in [CRDS, CHART_CRDS, LEFTOVER_CRDS, OVHCLOUD_CRDS] {
         let Ok(directory) = fs::read_dir(repository.join(folder)) else {
             continue;
         };

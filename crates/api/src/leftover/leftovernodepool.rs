@@ -182,6 +182,18 @@ pub struct LeftoverNodePoolStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schema::int")]
     pub last_score: Option<i64>,
+    /// How what is selected is paid for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selected_capacity_type: Option<CapacityType>,
+    /// When the selection last changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_change_time: Option<Time>,
+    /// Of when the prices are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prices_as_of: Option<Time>,
+    /// Of when the placement scores are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scores_as_of: Option<Time>,
     /// When AWS was last asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_sync_time: Option<Time>,

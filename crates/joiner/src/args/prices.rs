@@ -5,11 +5,15 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use joiner_providers::rackspace::prices::FEED_URL;
 
+use super::AwsArgs;
+
 /// Whose prices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PriceSource {
     /// Rackspace Spot, from its public price feed.
     Rackspace,
+    /// GPU instances of AWS, from EC2.
+    Aws,
 }
 
 /// How to print.
@@ -54,6 +58,18 @@ pub(crate) struct PricesArgs {
         value_name = "TOKEN"
     )]
     pub(crate) refresh_token: Option<String>,
+    /// Of AWS: GPU instances, by price per GPU.
+    #[arg(long)]
+    pub(crate) gpu: bool,
+    /// Of AWS: only these families, or those that begin so.
+    #[arg(long, value_name = "FAMILY", value_delimiter = ',')]
+    pub(crate) family: Vec<String>,
+    /// Of AWS: ask a simulated EC2.
+    #[arg(long)]
+    pub(crate) mock_mode: bool,
+    /// AWS.
+    #[command(flatten)]
+    pub(crate) aws: AwsArgs,
     /// What to print.
     #[arg(short, long, value_enum, default_value_t)]
     pub(crate) output: PriceFormat,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{ArgAction, Args, ValueEnum};
 use joiner_api::Dialect;
 
-use super::{OvhArgs, RackspaceArgs, SettingsArgs};
+use super::{AwsArgs, OvhArgs, RackspaceArgs, SettingsArgs};
 
 /// How logs look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -61,6 +61,9 @@ pub(crate) struct RunArgs {
     /// OVHcloud Managed Kubernetes.
     #[command(flatten)]
     pub(crate) ovhcloud: OvhArgs,
+    /// AWS and LeftoverNodePools.
+    #[command(flatten)]
+    pub(crate) aws: AwsArgs,
 }
 
 /// Which cluster, and as whom.

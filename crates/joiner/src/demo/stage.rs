@@ -75,6 +75,7 @@ impl Stage {
         let classes = Arc::new(classes);
         let (sender, thoughts) = mpsc::unbounded_channel();
         let wiring = Wiring {
+            leftover: None,
             cluster: "embedded".into(),
             ledgers: Arc::new(MemoryLedgers),
             clients,

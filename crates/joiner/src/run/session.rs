@@ -13,6 +13,7 @@ use joiner_controllers::edge::lease::LeaseOptions;
 use joiner_controllers::edge::ledger::ConfigMapLedgers;
 use joiner_controllers::edge::tasks::Tasks;
 use joiner_controllers::market::slots::ClusterSecrets;
+use joiner_controllers::operators::leftover::LeftoverOptions;
 use joiner_controllers::{Engine, Mode, Settings};
 use joiner_embedded::clock::Clock;
 use prometheus_client::registry::Registry;
@@ -21,13 +22,14 @@ use tracing::warn;
 use super::serving::Board;
 use super::site::Site;
 use crate::args::{BehaviourArgs, RunArgs};
+use crate::aws;
 use crate::classes::ovhcloud::MockOvh;
 use crate::classes::rackspace::{Defaults, MOCK_CLOUDSPACE, Mock, RackspaceClasses};
 use crate::classes::redfish::MockBmcs;
 use crate::classes::sim::SimClasses;
 use crate::failure::Failure;
 use crate::kubelets::Kubelets;
-use crate::wiring::{Served, Wiring};
+use crate::wiring::{LeftoverParts, Served, Wiring};
 
 /// A running engine and the simulated world beside it.
 pub(super) struct Session {
@@ -90,7 +92,16 @@ impl Session {
         classes.push(Arc::new(metal));
         let nodes = Arc::new(OnNodes(clients.reads.clone()));
         classes.push(Arc::new(OvhClasses::new(ovhcloud, secrets, nodes)));
+        let mock = args.behaviour.mock_mode;
+        let leftover = LeftoverParts {
+            aws: aws::open(&args.aws, mock)?,
+            options: LeftoverOptions {
+                defaults: aws::defaults(&args.aws, mock),
+                ..LeftoverOptions::default()
+            },
+        };
         let wiring = Wiring {
+            leftover: Some(leftover),
             karpetrack: args.rackspace.karpetrack(cloudspace),
             classes,
             clock: Arc::new(SystemClock),

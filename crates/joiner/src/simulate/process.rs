@@ -120,6 +120,7 @@ impl Host {
         };
         let identity = format!("joiner-{instance}-{number}");
         let wiring = Wiring {
+            leftover: None,
             cluster: "embedded".into(),
             ledgers: Arc::new(MemoryLedgers),
             classes: vec![Arc::new(classes)],

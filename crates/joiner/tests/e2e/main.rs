@@ -27,6 +27,7 @@ mod kt_market;
 mod kt_mock;
 mod launch;
 mod leader;
+mod lo;
 mod outage;
 mod redfish;
 mod replacement;
@@ -46,6 +47,7 @@ fn main() {
         kt_market::tests(),
         kt_mock::tests(),
         redfish::tests(),
+        lo::tests(),
         leader::tests(),
         launch::tests(),
         deploy::tests(),

@@ -1,0 +1,3 @@
+//! Operators that render, one folder each.
+
+pub mod leftover;

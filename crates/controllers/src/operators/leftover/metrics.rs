@@ -1,0 +1,122 @@
+//! What is counted about LeftoverNodePools. The number of series grows with pools and zones.
+
+use std::sync::atomic::AtomicU64;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+type Fraction<L> = Family<L, Gauge<f64, AtomicU64>>;
+
+/// A LeftoverNodePool.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct Pool {
+    /// Name.
+    pub pool: String,
+}
+
+/// Something about a LeftoverNodePool.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct PoolWhat {
+    /// Name.
+    pub pool: String,
+    /// What.
+    pub what: String,
+}
+
+/// Everything that is counted.
+#[derive(Clone, Debug, Default)]
+pub struct LeftoverMetrics {
+    /// Dollars an hour for each GPU, at the best of what is offered.
+    pub per_gpu: Fraction<Pool>,
+    /// Dollars an hour for the best instance that is offered.
+    pub price: Fraction<Pool>,
+    /// Placement scores by zone.
+    pub scores: Family<PoolWhat, Gauge>,
+    /// Types on offer.
+    pub types: Family<Pool, Gauge>,
+    /// Zones on offer.
+    pub zones: Family<Pool, Gauge>,
+    /// Changes of the choice, by reason.
+    pub changes: Family<PoolWhat, Counter>,
+    /// Objects that were applied, by kind.
+    pub applied: Family<PoolWhat, Counter>,
+    /// Seconds since prices, scores and types were read.
+    pub age: Fraction<PoolWhat>,
+    /// Whether the on-demand pool is open.
+    pub fallback: Family<Pool, Gauge>,
+    /// Different requests for placement scores since the start; AWS limits them by the day.
+    pub configurations: Gauge,
+}
+
+impl LeftoverMetrics {
+    /// Registers everything.
+    pub fn register(registry: &mut Registry) -> Self {
+        let all = LeftoverMetrics::default();
+        registry.register(
+            "leftover_price_per_gpu_dollars",
+            "Price per GPU and hour at the best of what is offered",
+            all.per_gpu.clone(),
+        );
+        registry.register(
+            "leftover_price_dollars",
+            "Price per hour of the best instance that is offered",
+            all.price.clone(),
+        );
+        registry.register(
+            "leftover_placement_score",
+            "Spot placement score by zone, 1 to 10",
+            all.scores.clone(),
+        );
+        registry.register(
+            "leftover_selected_instance_types",
+            "Instance types on offer",
+            all.types.clone(),
+        );
+        registry.register(
+            "leftover_selected_zones",
+            "Zones on offer",
+            all.zones.clone(),
+        );
+        registry.register(
+            "leftover_changes",
+            "Changes of the choice by reason",
+            all.changes.clone(),
+        );
+        registry.register(
+            "leftover_applied",
+            "Objects applied by kind",
+            all.applied.clone(),
+        );
+        registry.register(
+            "leftover_data_age_seconds",
+            "Seconds since AWS was read",
+            all.age.clone(),
+        );
+        registry.register(
+            "leftover_fallback_open",
+            "Whether the on-demand pool is open",
+            all.fallback.clone(),
+        );
+        registry.register(
+            "leftover_score_configurations",
+            "Different requests for placement scores",
+            all.configurations.clone(),
+        );
+        all
+    }
+
+    /// A pool is gone.
+    pub fn forget(&self, pool: &str) {
+        let label = Pool {
+            pool: pool.to_owned(),
+        };
+        self.per_gpu.remove(&label);
+        self.price.remove(&label);
+        self.types.remove(&label);
+        self.zones.remove(&label);
+        self.fallback.remove(&label);
+    }
+}
