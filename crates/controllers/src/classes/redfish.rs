@@ -1,4 +1,4 @@
-//! RedfishNodeClass objects become providers; so do the `redfish` settings of other families, by
+//! `RedfishNodeClass` objects become providers; so do the `redfish` settings of other families, by
 //! [`RedfishClasses::provider`].
 
 use std::sync::Arc;

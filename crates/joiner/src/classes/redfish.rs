@@ -1,4 +1,4 @@
-//! Mock mode for bare metal: every host of a RedfishNodeClass gets a simulated BMC in this process, and its node is a
+//! Mock mode for bare metal: every host of a `RedfishNodeClass` gets a simulated BMC in this process, and its node is a
 //! simulated kubelet of the real cluster. What is powered on stands in a ConfigMap, so that hosts outlive the process.
 
 use std::sync::Arc;
