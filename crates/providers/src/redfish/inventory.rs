@@ -198,7 +198,8 @@ impl Host {
     /// The host as something to buy.
     pub(super) fn instance_type(&self, identity: Option<&Name>, free: bool) -> InstanceType {
         let (capacity, overhead) = self.size();
-        let _ = identity;
+        // Whoever lists the host draws on the same one.
+        let stock = identity.map(|identity| format!("redfish/{identity}").into());
         InstanceType {
             name: self.name().clone(),
             labels: self.labels(),
@@ -212,7 +213,9 @@ impl Host {
                 available: free,
                 left: Some(u32::from(free)),
                 reservation: None,
+                stock,
             }],
+            quotas: Vec::new(),
         }
     }
 }
