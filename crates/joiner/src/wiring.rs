@@ -37,6 +37,13 @@ pub(crate) struct Served {
     seat: Seat,
 }
 
+impl Served {
+    /// Whether the family has machines; otherwise it only renders.
+    pub(crate) fn has_machines(&self) -> bool {
+        matches!(self.seat, Seat::Dialect(_))
+    }
+}
+
 /// What a family is to the engine.
 enum Seat {
     /// It has machines, and is looked after by the loops.

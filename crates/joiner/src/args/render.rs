@@ -37,7 +37,7 @@ pub(crate) enum ClassVersionArg {
     after_help = "Exit status: 0 done; 1 AWS cannot be read; 2 wrong usage; 3 the file is no LeftoverNodePool."
 )]
 pub(crate) struct RenderLeftoverArgs {
-    /// File with LeftoverNodePools; - for standard input.
+    /// File with LeftoverNodePools.
     pub(crate) file: PathBuf,
     /// Version of the EC2NodeClass.
     #[arg(long, value_enum, default_value_t)]

@@ -70,7 +70,8 @@ impl Session {
         let mut cloudspace = args.rackspace.cloudspace().unwrap_or_default();
         let mut ovhcloud = args.ovhcloud.defaults()?;
         let mut bmcs = None;
-        if args.behaviour.mock_mode {
+        // A family that only renders needs no clouds that sell machines, and no rights to play them.
+        if args.behaviour.mock_mode && families.iter().any(|one| one.has_machines()) {
             bmcs = Some(MockBmcs::start(
                 &clients,
                 &site.namespace,
