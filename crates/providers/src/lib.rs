@@ -6,6 +6,7 @@ mod error;
 pub mod http;
 mod ledger;
 mod machine;
+pub mod ovhcloud;
 mod provider;
 pub mod rackspace;
 pub mod redfish;
