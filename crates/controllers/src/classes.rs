@@ -1,4 +1,5 @@
 //! Node classes become providers: one module for each kind of a real cloud. Which kinds a process serves is decided where
 //! it is put together.
 
+pub mod ovhcloud;
 pub mod redfish;

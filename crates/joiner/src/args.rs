@@ -3,6 +3,7 @@
 mod consolidate;
 mod crds;
 mod demo;
+mod ovhcloud;
 mod plan;
 mod prices;
 mod rackspace;
@@ -18,6 +19,7 @@ use clap::{Parser, Subcommand};
 pub(crate) use consolidate::ConsolidateArgs;
 pub(crate) use crds::CrdsArgs;
 pub(crate) use demo::DemoArgs;
+pub(crate) use ovhcloud::OvhArgs;
 pub(crate) use plan::{Format, PlanArgs, SolverArgs};
 pub(crate) use prices::{PriceFormat, PriceSource, PricesArgs};
 pub(crate) use rackspace::RackspaceArgs;

@@ -10,8 +10,8 @@
 mod auth;
 pub mod client;
 pub mod errors;
-mod fleet;
 pub mod flavors;
+mod fleet;
 mod operate;
 mod pace;
 pub mod pools;
@@ -33,7 +33,7 @@ use joiner_core::problem::{CapacityType, Catalog, InstanceType, Offering};
 use joiner_core::resources::Resources;
 use tokio::sync::{Mutex as AsyncMutex, OnceCell};
 
-pub use self::auth::{Credentials, signature};
+pub use self::auth::{CredentialSource, Credentials, signature};
 use self::client::Client;
 use self::errors::{Meaning, Refused};
 use self::fleet::{Entry, Fleet, passed};
@@ -108,8 +108,10 @@ pub struct OvhOptions {
     pub kube_id: Option<String>,
     /// Region that the class names; must be the cluster's.
     pub region: Option<String>,
-    /// Credentials.
-    pub credentials: Credentials,
+    /// Where the credentials come from.
+    pub credentials: Arc<dyn CredentialSource>,
+    /// What tells the credentials from others, without giving them away.
+    pub fingerprint: Name,
     /// Where the API is.
     pub api: Endpoint,
     /// Where service accounts get their tokens.
@@ -152,7 +154,8 @@ impl OvhOptions {
             service_name: service_name.into(),
             kube_id: None,
             region: None,
-            credentials,
+            fingerprint: credentials.fingerprint().into(),
+            credentials: Arc::new(credentials),
             api: Endpoint::parse(api, &[])?,
             oauth: Endpoint::parse(oauth, &[])?,
             subsidiary: subsidiary.to_owned(),
@@ -184,7 +187,9 @@ impl OvhOptions {
             if let Some(value) = value
                 && !plain(value)
             {
-                return invalid(format!("{field} {value:?} is not one: leave it out to have it found"));
+                return invalid(format!(
+                    "{field} {value:?} is not one: leave it out to have it found"
+                ));
             }
         }
         Ok(())
@@ -409,7 +414,9 @@ impl Ovh {
         let now = self.now();
         let usual = || {
             let low = site.region.to_ascii_lowercase();
-            ["a", "b", "c"].map(|letter| format!("{low}-{letter}")).to_vec()
+            ["a", "b", "c"]
+                .map(|letter| format!("{low}-{letter}"))
+                .to_vec()
         };
         let mut told = Vec::new();
         if self.may_try("GET region", now) {
@@ -715,9 +722,12 @@ fn state(fleet: &Fleet, entry: &Entry, node: Option<&Node>) -> MachineState {
         Some(node) if node.status == "USER_QUOTA_ERROR" => MachineState::Failed(format!(
             "the quota of the project is used up: raise it in the OVHcloud console (node pool {pool})"
         )),
-        Some(node) if node.is_broken() && node.instance_id.is_empty() => MachineState::Failed(
-            format!("node {} of node pool {pool} failed: {}", node.name, node.status),
-        ),
+        Some(node) if node.is_broken() && node.instance_id.is_empty() => {
+            MachineState::Failed(format!(
+                "node {} of node pool {pool} failed: {}",
+                node.name, node.status
+            ))
+        }
         Some(node) if node.instance_id.is_empty() => MachineState::Pending(format!(
             "node {} of node pool {pool} is {}",
             node.name,
@@ -769,10 +779,7 @@ impl Provider for Ovh {
             .unwrap_or_else(|| Err(ProviderError::Transient("nothing was done".to_owned())))
     }
 
-    async fn launch_all(
-        &self,
-        requests: &[LaunchRequest],
-    ) -> Vec<Result<Machine, ProviderError>> {
+    async fn launch_all(&self, requests: &[LaunchRequest]) -> Vec<Result<Machine, ProviderError>> {
         match self.launch_many(requests).await {
             Ok(answers) => answers,
             Err(error) => requests.iter().map(|_| Err(error.clone())).collect(),
@@ -862,7 +869,11 @@ impl Provider for Ovh {
         let Some(pool) = pool else { return Ok(None) };
         let monthly = self.pays_monthly(&machine.instance_type);
         if pool.monthly_billed != monthly {
-            let now = if monthly { "by the month" } else { "by the hour" };
+            let now = if monthly {
+                "by the month"
+            } else {
+                "by the hour"
+            };
             return Ok(Some(format!(
                 "MonthlyBillingChanged: machines of the class are paid {now} now"
             )));
@@ -879,9 +890,9 @@ impl Provider for Ovh {
         let missing = tags
             .iter()
             .find(|(key, value)| template.labels.get(*key) != Some(value));
-        Ok(missing.filter(|_| !bare).map(|(key, value)| {
-            format!("TagsChanged: the class asks for the tag {key}={value}")
-        }))
+        Ok(missing
+            .filter(|_| !bare)
+            .map(|(key, value)| format!("TagsChanged: the class asks for the tag {key}={value}")))
     }
 
     async fn concern(&self) -> Option<String> {
@@ -897,7 +908,7 @@ impl Provider for Ovh {
     }
 
     fn credential(&self) -> Option<Name> {
-        Some(self.options.credentials.fingerprint().into())
+        Some(self.options.fingerprint.clone())
     }
 
     fn repair_policies(&self) -> &[RepairPolicy] {

@@ -1,6 +1,7 @@
 //! The other side of every cloud that Joiner can buy from.
 
 pub mod faulty;
+pub mod ovhcloud;
 pub mod rackspace;
 pub mod redfish;
 pub mod sim;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{ArgAction, Args, ValueEnum};
 use joiner_api::Dialect;
 
-use super::{RackspaceArgs, SettingsArgs};
+use super::{OvhArgs, RackspaceArgs, SettingsArgs};
 
 /// How logs look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -58,6 +58,9 @@ pub(crate) struct RunArgs {
     /// Rackspace Spot and SpotNodePools.
     #[command(flatten)]
     pub(crate) rackspace: RackspaceArgs,
+    /// OVHcloud Managed Kubernetes.
+    #[command(flatten)]
+    pub(crate) ovhcloud: OvhArgs,
 }
 
 /// Which cluster, and as whom.

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use joiner_controllers::classes::ovhcloud::{OnNodes, OvhClasses};
 use joiner_controllers::classes::redfish::RedfishClasses;
 use joiner_controllers::dialect::{ClassFactory, Secrets, Window};
 use joiner_controllers::edge::clients::{Clients, Fence};
@@ -20,6 +21,7 @@ use tracing::warn;
 use super::serving::Board;
 use super::site::Site;
 use crate::args::{BehaviourArgs, RunArgs};
+use crate::classes::ovhcloud::MockOvh;
 use crate::classes::rackspace::{Defaults, MOCK_CLOUDSPACE, Mock, RackspaceClasses};
 use crate::classes::redfish::MockBmcs;
 use crate::classes::sim::SimClasses;
@@ -64,6 +66,7 @@ impl Session {
         let mut classes: Vec<Arc<dyn ClassFactory>> = vec![Arc::new(sim)];
         let mut defaults = Defaults::new(&args.rackspace, &site.namespace)?;
         let mut cloudspace = args.rackspace.cloudspace().unwrap_or_default();
+        let mut ovhcloud = args.ovhcloud.defaults()?;
         let mut bmcs = None;
         if args.behaviour.mock_mode {
             bmcs = Some(MockBmcs::start(
@@ -72,12 +75,15 @@ impl Session {
                 rack.clone(),
                 &simulated,
             ));
-            let mock = Mock::start(&clients, &site.namespace, rack, &simulated);
+            let mock = Mock::start(&clients, &site.namespace, rack.clone(), &simulated);
             defaults = defaults.mocked(&mock);
             cloudspace = MOCK_CLOUDSPACE;
+            ovhcloud = MockOvh::start(&clients, &site.namespace, rack, &simulated).behind(ovhcloud);
         }
         let secrets: Arc<dyn Secrets> = Arc::new(ClusterSecrets(clients.clone()));
         classes.extend(RackspaceClasses::both(&defaults, &secrets));
+        let nodes = Arc::new(OnNodes(clients.reads.clone()));
+        classes.push(Arc::new(OvhClasses::new(ovhcloud, Arc::clone(&secrets), nodes)));
         let mut metal = RedfishClasses::new(secrets, &site.namespace, Arc::new(Timestamp::now));
         if let Some(bmcs) = bmcs {
             metal = metal.simulated(Arc::new(bmcs));

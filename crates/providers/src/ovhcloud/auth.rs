@@ -1,7 +1,9 @@
 //! Who asks: requests signed with application keys and the server's clock, or the bearer token of a service account.
 
 use std::fmt;
+use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 
+use async_trait::async_trait;
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, Request};
@@ -15,6 +17,8 @@ use super::Clock;
 use crate::ProviderError;
 use crate::http::{Endpoint, Http, Retry, excerpt, sensitive};
 
+/// How long credentials are used before their source is asked again.
+const CREDENTIALS_TRUST: SignedDuration = SignedDuration::from_mins(1);
 /// How long the difference between the clocks is trusted.
 const CLOCK_TRUST: SignedDuration = SignedDuration::from_hours(3);
 /// A bearer token is renewed this long before it ends.
@@ -39,6 +43,21 @@ pub enum Credentials {
         /// Client secret.
         client_secret: SecretString,
     },
+}
+
+/// Where credentials come from. Asked again from time to time, and when the API refuses those that it has, so that ones
+/// that were replaced are found without a restart.
+#[async_trait]
+pub trait CredentialSource: Send + Sync {
+    /// The credentials, or why they cannot be had.
+    async fn credentials(&self) -> Result<Credentials, ProviderError>;
+}
+
+#[async_trait]
+impl CredentialSource for Credentials {
+    async fn credentials(&self) -> Result<Credentials, ProviderError> {
+        Ok(self.clone())
+    }
 }
 
 impl fmt::Debug for Credentials {
@@ -132,13 +151,14 @@ struct Token {
 
 #[derive(Default)]
 struct Session {
+    credentials: Option<(Credentials, Timestamp)>,
     drift: Option<Drift>,
     token: Option<Token>,
 }
 
 #[derive(Deserialize)]
 struct TokenAnswer {
-    access_token: SecretString,
+    access_token: String,
     #[serde(default)]
     expires_in: Option<i64>,
 }
@@ -148,7 +168,9 @@ pub(super) struct Signer {
     http: Http,
     api: Endpoint,
     oauth: Endpoint,
-    pub(super) credentials: Credentials,
+    source: Arc<dyn CredentialSource>,
+    /// Those in use, to be taken out of what servers say.
+    used: StdMutex<Option<Credentials>>,
     clock: Clock,
     session: Mutex<Session>,
 }
@@ -158,17 +180,53 @@ impl Signer {
         http: Http,
         api: Endpoint,
         oauth: Endpoint,
-        credentials: Credentials,
+        source: Arc<dyn CredentialSource>,
         clock: Clock,
     ) -> Self {
         Signer {
             http,
             api,
             oauth,
-            credentials,
+            source,
+            used: StdMutex::default(),
             clock,
             session: Mutex::default(),
         }
+    }
+
+    /// A text without any of the secrets in use.
+    pub(super) fn redact(&self, text: &str) -> String {
+        let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        used.as_ref()
+            .map_or_else(|| text.to_owned(), |one| one.redact(text))
+    }
+
+    /// The credentials to use now.
+    async fn credentials(&self, renew: bool) -> Result<Credentials, ProviderError> {
+        let mut session = self.session.lock().await;
+        let now = (self.clock)();
+        if let Some((known, read)) = &session.credentials
+            && now.duration_since(*read).abs() < CREDENTIALS_TRUST
+            && !renew
+        {
+            return Ok(known.clone());
+        }
+        let new = match (self.source.credentials().await, &session.credentials) {
+            (Ok(new), _) => new,
+            // A source that cannot be read for a moment does not take away what works.
+            (Err(error), Some((known, _))) if error.passes() => known.clone(),
+            (Err(error), _) => return Err(error),
+        };
+        let same = session
+            .credentials
+            .as_ref()
+            .is_some_and(|(known, _)| known.fingerprint() == new.fingerprint());
+        if !same {
+            session.token = None;
+        }
+        session.credentials = Some((new.clone(), now));
+        *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Some(new.clone());
+        Ok(new)
     }
 
     /// The headers that make a call ours. `renew` reads the clock or the token again, whatever is known.
@@ -180,7 +238,8 @@ impl Signer {
         renew: bool,
     ) -> Result<HeaderMap, ProviderError> {
         let mut headers = HeaderMap::new();
-        match &self.credentials {
+        let credentials = self.credentials(renew).await?;
+        match &credentials {
             Credentials::Keys {
                 application_key,
                 application_secret,
@@ -200,8 +259,12 @@ impl Signer {
                 headers.insert("x-ovh-timestamp", HeaderValue::from(stamp));
                 headers.insert("x-ovh-signature", sensitive("", &signed.into())?);
             }
-            Credentials::Account { .. } => {
-                headers.insert(AUTHORIZATION, self.token(renew).await?);
+            Credentials::Account {
+                client_id,
+                client_secret,
+            } => {
+                let token = self.token(client_id, client_secret, renew).await?;
+                headers.insert(AUTHORIZATION, token);
             }
         }
         Ok(headers)
@@ -239,16 +302,12 @@ impl Signer {
         Ok(delta)
     }
 
-    async fn token(&self, renew: bool) -> Result<HeaderValue, ProviderError> {
-        let Credentials::Account {
-            client_id,
-            client_secret,
-        } = &self.credentials
-        else {
-            return Err(ProviderError::Invalid(
-                "application keys have no token".to_owned(),
-            ));
-        };
+    async fn token(
+        &self,
+        client_id: &SecretString,
+        client_secret: &SecretString,
+        renew: bool,
+    ) -> Result<HeaderValue, ProviderError> {
         let mut session = self.session.lock().await;
         let now = (self.clock)();
         if let Some(token) = &session.token
@@ -270,7 +329,7 @@ impl Signer {
             .map_err(|error| ProviderError::Invalid(error.to_string()))?;
         let reply = self.http.send(request, Retry::READ).await?;
         if !reply.status.is_success() {
-            let said = self.credentials.redact(&excerpt(&reply.body));
+            let said = self.redact(&excerpt(&reply.body));
             let text = format!("the service account's token is refused: {said}");
             return Err(match reply.status.as_u16() {
                 400 | 401 | 403 => ProviderError::Unauthorised(text),
@@ -280,7 +339,7 @@ impl Signer {
         let answer: TokenAnswer = serde_json::from_slice(&reply.body).map_err(|error| {
             ProviderError::Transient(format!("the token endpoint's answer: {error}"))
         })?;
-        let header = sensitive("Bearer ", &answer.access_token)?;
+        let header = sensitive("Bearer ", &answer.access_token.into())?;
         let life = SignedDuration::from_secs(answer.expires_in.unwrap_or(1800).clamp(60, 86_400));
         session.token = Some(Token {
             header: header.clone(),
@@ -310,7 +369,8 @@ mod tests {
 
     const SECRET: &str = "exampleAppSecret00000000000000000";
     const CONSUMER: &str = "exampleConsumerKey0000000000000000";
-    const PROJECT: &str = "https://eu.api.ovh.com/1.0/cloud/project/0123456789abcdef0123456789abcdef";
+    const PROJECT: &str =
+        "https://eu.api.ovh.com/1.0/cloud/project/0123456789abcdef0123456789abcdef";
 
     #[test]
     fn signatures_are_those_of_the_published_vectors() {

@@ -35,7 +35,7 @@ impl Client {
                 http.clone(),
                 options.api.clone(),
                 options.oauth.clone(),
-                options.credentials.clone(),
+                Arc::clone(&options.credentials),
                 clock,
             ),
             http,
@@ -185,11 +185,9 @@ impl Client {
             if reply.status.is_success() {
                 return Ok(reply);
             }
-            let refused = understand(method, path, &reply, |said| {
-                self.signer.credentials.redact(said)
-            });
-            // A token that has just ended looks like wrong credentials.
-            let stale = matches!(refused.meaning, Meaning::Clock) || reply.status.as_u16() == 401;
+            let refused = understand(method, path, &reply, |said| self.signer.redact(said));
+            // The clock may have been set, the token may have ended, and keys may have been replaced.
+            let stale = matches!(refused.meaning, Meaning::Clock | Meaning::Credentials);
             if !stale || renew {
                 tracing::debug!(%method, path, error = %refused.error, "refused");
                 return Err(if refused.meaning == Meaning::Clock {

@@ -141,7 +141,12 @@ fn meaning(code: u16, refusal: &Refusal, said: &str, method: &Method, path: &str
                 Meaning::NoMonthly
             } else if about(&["quota"]) {
                 Meaning::Quota
-            } else if about(&["out of stock", "stock", "no capacity", "insufficient capacity"]) {
+            } else if about(&[
+                "out of stock",
+                "stock",
+                "no capacity",
+                "insufficient capacity",
+            ]) {
                 Meaning::OutOfStock
             } else if pools && about(&["pool"]) && limit {
                 Meaning::PoolLimit
@@ -222,20 +227,85 @@ mod tests {
     #[test]
     fn every_refusal_has_a_meaning() {
         let table = [
-            (403, r#"{"class":"Client::Forbidden","message":"This call has not been granted","errorCode":"NOT_GRANTED_CALL"}"#, "unauthorised", "POST /cloud/project/p/kube/k/nodepool"),
-            (403, r#"{"message":"This application key is invalid","errorCode":"INVALID_KEY"}"#, "unauthorised", "check the keys in the Secret"),
-            (403, r#"{"message":"This credential is not valid","errorCode":"INVALID_CREDENTIAL"}"#, "unauthorised", "expired"),
-            (400, r#"{"message":"Invalid signature","errorCode":"INVALID_SIGNATURE"}"#, "transient", "clock"),
-            (404, r#"{"message":"This service does not exist"}"#, "not_found", "does not exist"),
-            (412, r#"{"message":"[InsufficientVCPUsQuota] Cannot perform operation: current vCPUs quota is insufficient"}"#, "quota", "raise the quota"),
-            (422, r#"{"message":"cluster is not multi-zone compatible"}"#, "invalid", "multi-zone"),
-            (429, r#"{"message":"Too many requests"}"#, "throttled", "Too many"),
-            (460, r#"{"message":"This service is expired"}"#, "unauthorised", "billing"),
-            (400, r#"{"message":"monthly billing not supported yet"}"#, "invalid", "monthly"),
-            (400, r#"{"message":"flavor b3-8 is out of stock"}"#, "out_of_capacity", "stock"),
-            (400, r#"{"message":"the maximum number of node pools is reached"}"#, "out_of_capacity", "maximum"),
+            (
+                403,
+                r#"{"class":"Client::Forbidden","message":"This call has not been granted","errorCode":"NOT_GRANTED_CALL"}"#,
+                "unauthorised",
+                "POST /cloud/project/p/kube/k/nodepool",
+            ),
+            (
+                403,
+                r#"{"message":"This application key is invalid","errorCode":"INVALID_KEY"}"#,
+                "unauthorised",
+                "check the keys in the Secret",
+            ),
+            (
+                403,
+                r#"{"message":"This credential is not valid","errorCode":"INVALID_CREDENTIAL"}"#,
+                "unauthorised",
+                "expired",
+            ),
+            (
+                400,
+                r#"{"message":"Invalid signature","errorCode":"INVALID_SIGNATURE"}"#,
+                "transient",
+                "clock",
+            ),
+            (
+                404,
+                r#"{"message":"This service does not exist"}"#,
+                "not_found",
+                "does not exist",
+            ),
+            (
+                412,
+                r#"{"message":"[InsufficientVCPUsQuota] Cannot perform operation: current vCPUs quota is insufficient"}"#,
+                "quota",
+                "raise the quota",
+            ),
+            (
+                422,
+                r#"{"message":"cluster is not multi-zone compatible"}"#,
+                "invalid",
+                "multi-zone",
+            ),
+            (
+                429,
+                r#"{"message":"Too many requests"}"#,
+                "throttled",
+                "Too many",
+            ),
+            (
+                460,
+                r#"{"message":"This service is expired"}"#,
+                "unauthorised",
+                "billing",
+            ),
+            (
+                400,
+                r#"{"message":"monthly billing not supported yet"}"#,
+                "invalid",
+                "monthly",
+            ),
+            (
+                400,
+                r#"{"message":"flavor b3-8 is out of stock"}"#,
+                "out_of_capacity",
+                "stock",
+            ),
+            (
+                400,
+                r#"{"message":"the maximum number of node pools is reached"}"#,
+                "out_of_capacity",
+                "maximum",
+            ),
             (502, "<html>Bad gateway</html>", "transient", "502"),
-            (500, r#"{"message":"Internal Server Error"}"#, "transient", "500"),
+            (
+                500,
+                r#"{"message":"Internal Server Error"}"#,
+                "transient",
+                "500",
+            ),
         ];
         for (code, body, kind, text) in table {
             let error = refused(code, body).error;
@@ -248,6 +318,9 @@ mod tests {
     fn an_id_with_a_number_in_it_does_not_decide() {
         let body = r#"{"message":"flavor b3-504 does not exist"}"#;
         assert_eq!(refused(400, body).meaning, Meaning::Invalid);
-        assert_eq!(refused(409, r#"{"message":"name is already used"}"#).meaning, Meaning::Exists);
+        assert_eq!(
+            refused(409, r#"{"message":"name is already used"}"#).meaning,
+            Meaning::Exists
+        );
     }
 }

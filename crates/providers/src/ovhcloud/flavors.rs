@@ -49,7 +49,9 @@ pub fn size(flavor: &str) -> &str {
 /// regions and never become nodes.
 pub fn is_usable(flavor: &KubeFlavor) -> bool {
     let name = flavor.name.as_str();
-    let retired = ["bm-", "s1-", "eg-", "hg-", "sp-", "vps-", "g1-", "g2-", "g3-", "win-"];
+    let retired = [
+        "bm-", "s1-", "eg-", "hg-", "sp-", "vps-", "g1-", "g2-", "g3-", "win-",
+    ];
     flavor.vcpus > 0 && flavor.ram > 0 && !retired.iter().any(|start| name.starts_with(start))
 }
 

@@ -623,7 +623,11 @@ impl Ovh {
     fn shape_in(&self, shape: &Shape, pool: &str) -> Shape {
         let bare = shape.bared();
         let head = bare.pool_name(&self.options.mark, 1);
-        if pool.starts_with(&head) { bare } else { shape.clone() }
+        if pool.starts_with(&head) {
+            bare
+        } else {
+            shape.clone()
+        }
     }
 
     /// Whether machines of a flavour are paid by the month.

@@ -231,14 +231,15 @@ pub fn machine_id(kube: &str, uid: &str) -> MachineId {
 
 /// Who asked for a machine, if it is one of this cluster.
 pub fn parse_id(kube: &str, id: &MachineId) -> Result<Uid, ProviderError> {
-    let rest = id
-        .0
-        .strip_prefix("ovhcloud://")
-        .and_then(|rest| rest.strip_prefix(kube))
-        .and_then(|rest| rest.strip_prefix('/'))
-        .filter(|uid| !uid.is_empty() && !uid.contains('/'));
+    let rest =
+        id.0.strip_prefix("ovhcloud://")
+            .and_then(|rest| rest.strip_prefix(kube))
+            .and_then(|rest| rest.strip_prefix('/'))
+            .filter(|uid| !uid.is_empty() && !uid.contains('/'));
     rest.map(|uid| Uid(uid.into())).ok_or_else(|| {
-        ProviderError::Invalid(format!("{id} is not a machine of the OVHcloud cluster {kube}"))
+        ProviderError::Invalid(format!(
+            "{id} is not a machine of the OVHcloud cluster {kube}"
+        ))
     })
 }
 
@@ -298,7 +299,10 @@ mod tests {
     #[test]
     fn an_empty_taint_value_is_made_one_that_the_api_takes() {
         let taint = pool_taint(&Taint::no_schedule("dedicated"));
-        assert_eq!((taint.value.as_str(), taint.effect.as_str()), ("true", "NoSchedule"));
+        assert_eq!(
+            (taint.value.as_str(), taint.effect.as_str()),
+            ("true", "NoSchedule")
+        );
     }
 
     #[test]

@@ -107,7 +107,9 @@ impl PriceList {
     /// Reads a catalogue.
     pub fn parse(feed: &[u8], as_of: Timestamp) -> Result<Self, ProviderError> {
         let malformed = |why: String| {
-            ProviderError::Transient(format!("the OVHcloud price catalogue cannot be used: {why}"))
+            ProviderError::Transient(format!(
+                "the OVHcloud price catalogue cannot be used: {why}"
+            ))
         };
         let read: Feed = serde_json::from_slice(feed)
             .map_err(|error| malformed(format!("{error}, in {:?}", excerpt(feed))))?;
@@ -117,8 +119,7 @@ impl PriceList {
             .filter(|addon| addon.product == "publiccloud-instance")
             .filter_map(|addon| {
                 let pricing = addon.pricings.iter().find(|one| {
-                    one.price > 0
-                        && !one.capacities.iter().any(|what| what == "installation")
+                    one.price > 0 && !one.capacities.iter().any(|what| what == "installation")
                 })?;
                 Some((addon.plan_code, pricing.price))
             })
@@ -172,7 +173,9 @@ impl PriceList {
 
     /// Every plan code with its price as the catalogue has it.
     pub fn plans(&self) -> impl Iterator<Item = (&str, i64)> {
-        self.plans.iter().map(|(code, price)| (code.as_str(), *price))
+        self.plans
+            .iter()
+            .map(|(code, price)| (code.as_str(), *price))
     }
 }
 
@@ -204,7 +207,11 @@ impl Prices {
     /// The prices to use now: as new as can be had.
     pub async fn list(&self, client: &Client, now: Timestamp) -> Arc<PriceList> {
         let mut kept = self.kept.lock().await;
-        let wait = if kept.trouble.is_some() { PATIENCE } else { TRUST };
+        let wait = if kept.trouble.is_some() {
+            PATIENCE
+        } else {
+            TRUST
+        };
         let due = kept
             .tried
             .is_none_or(|tried| now.duration_since(tried).unsigned_abs() >= wait);

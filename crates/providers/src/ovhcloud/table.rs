@@ -130,7 +130,12 @@ mod tests {
     #[test]
     fn every_flavour_stands_once_and_monthly_is_cheaper() {
         for (index, row) in TABLE.iter().enumerate() {
-            assert!(TABLE.iter().skip(index + 1).all(|other| other.name != row.name));
+            assert!(
+                TABLE
+                    .iter()
+                    .skip(index + 1)
+                    .all(|other| other.name != row.name)
+            );
             if let (Some(hour), Some(month)) = (row.hourly, row.monthly) {
                 assert!(month < hour * 760, "{}", row.name);
             }

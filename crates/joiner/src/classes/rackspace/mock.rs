@@ -1,33 +1,25 @@
 //! Mock mode: the simulated Rackspace Spot in this process. Its servers are simulated kubelets that join the real
 //! cluster, and what it has sold stands in a ConfigMap, so that servers outlive the process as real ones would.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use axum::Router;
-use joiner_controllers::edge::clients::{Clients, WriteError};
+use joiner_controllers::edge::clients::Clients;
 use joiner_controllers::edge::tasks::Tasks;
 use joiner_embedded::clock::Clock;
 use joiner_sim::clouds::rackspace::{Auctions, RackspaceCloud, RackspaceCloudOptions};
 use joiner_sim::clouds::sim::Rack;
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::Api;
-use kube::api::{Patch, PatchParams};
 use secrecy::SecretString;
-use serde_json::{Value, json};
-use tracing::{info, warn};
+use serde_json::Value;
+
+use crate::classes::memory::{self, Played};
 
 /// The cloudspace of the simulated cloud.
 pub(crate) const MOCK_CLOUDSPACE: &str = "mock";
 /// Its refresh token: it opens nothing else.
 const TOKEN: &str = "mock-refresh-token";
-/// Where its memory is.
-const MEMORY: &str = "joiner-mock-rackspace";
-const KEY: &str = "pools.json";
-const MANAGER: &str = "joiner-mock";
-/// How often its memory is compared with what it knows.
-const EVERY: Duration = Duration::from_millis(500);
 
 /// The simulated Rackspace Spot.
 #[derive(Clone)]
@@ -62,15 +54,7 @@ impl Mock {
         tasks: &Tasks,
     ) -> Self {
         let cloud = RackspaceCloud::new(options(), Clock::wall(), rack);
-        let playing = Playing {
-            cloud: cloud.clone(),
-            clients: clients.clone(),
-            api: Api::namespaced(clients.writes.clone(), namespace),
-        };
-        tasks.supervise("mock rackspace", move || {
-            let playing = playing.clone();
-            async move { playing.run().await }
-        });
+        memory::play(cloud.clone(), clients, namespace, tasks);
         Mock { cloud }
     }
 
@@ -85,70 +69,23 @@ impl Mock {
     }
 }
 
-#[derive(Clone)]
-struct Playing {
-    cloud: RackspaceCloud,
-    clients: Clients,
-    api: Api<ConfigMap>,
-}
+#[async_trait]
+impl Played for RackspaceCloud {
+    const MEMORY: &'static str = "joiner-mock-rackspace";
 
-impl Playing {
-    async fn run(&self) {
-        loop {
-            let Some(term) = self.clients.fence.term() else {
-                tokio::time::sleep(EVERY).await;
-                continue;
-            };
-            match self.load().await {
-                Ok(known) => {
-                    let count = self.cloud.restore(&known);
-                    info!(servers = count, "mock mode: no real API is called");
-                }
-                Err(error) => {
-                    warn!(%error, "what the simulated cloud has sold cannot be read yet");
-                    tokio::time::sleep(EVERY).await;
-                    continue;
-                }
-            }
-            tokio::select! {
-                biased;
-                () = self.remember(term) => self.cloud.rest(),
-                () = self.cloud.run() => {}
-            }
-        }
+    fn memory(&self) -> Value {
+        RackspaceCloud::memory(self)
     }
 
-    /// Writes down what changes, until the term ends.
-    async fn remember(&self, term: u64) {
-        let mut written = Value::Null;
-        while self.clients.fence.term() == Some(term) {
-            let known = self.cloud.memory();
-            if known != written {
-                match self.store(&known).await {
-                    Ok(()) => written = known,
-                    Err(error) => {
-                        warn!(%error, "what the simulated cloud has sold is not written down yet");
-                    }
-                }
-            }
-            tokio::time::sleep(EVERY).await;
-        }
+    fn restore(&self, known: &Value) -> usize {
+        RackspaceCloud::restore(self, known)
     }
 
-    async fn load(&self) -> Result<Value, WriteError> {
-        let map = self.api.get_opt(MEMORY).await?;
-        let data: BTreeMap<String, String> = map.and_then(|map| map.data).unwrap_or_default();
-        let text = data.get(KEY).map_or("[]", String::as_str);
-        Ok(serde_json::from_str(text).unwrap_or_else(|_| json!([])))
+    fn rest(&self) {
+        RackspaceCloud::rest(self);
     }
 
-    async fn store(&self, known: &Value) -> Result<(), WriteError> {
-        let map = json!({"apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {"name": MEMORY}, "data": {KEY: known.to_string()}});
-        let parameters = PatchParams::apply(MANAGER).force();
-        self.api
-            .patch(MEMORY, &parameters, &Patch::Apply(map))
-            .await?;
-        Ok(())
+    async fn play(&self) {
+        self.run().await;
     }
 }
