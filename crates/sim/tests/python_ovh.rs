@@ -1,8 +1,5 @@
 //! OVHcloud's own Python client against the simulated API: what it signs is accepted, and what is not signed right is not.
-#![allow(
-    clippy::unwrap_used,
-    reason = "helpers of tests fail as tests do"
-)]
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -57,12 +54,19 @@ async fn ovhclouds_own_client_is_understood() {
     let url = format!("http://{}/1.0", listener.local_addr().unwrap());
     let router = cloud.router();
     tokio::spawn(async move { axum::serve(listener, router).await });
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testing/python-ovh/check.py");
+    let script = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../testing/python-ovh/check.py"
+    );
     let output = tokio::task::spawn_blocking(move || {
         Command::new(python)
             .arg(script)
             .arg(url)
-            .args([options.application_key, options.application_secret, options.consumer_key])
+            .args([
+                options.application_key,
+                options.application_secret,
+                options.consumer_key,
+            ])
             .args([options.service_name, options.kube_id])
             .output()
     });

@@ -83,7 +83,11 @@ impl Session {
         let secrets: Arc<dyn Secrets> = Arc::new(ClusterSecrets(clients.clone()));
         classes.extend(RackspaceClasses::both(&defaults, &secrets));
         let nodes = Arc::new(OnNodes(clients.reads.clone()));
-        classes.push(Arc::new(OvhClasses::new(ovhcloud, Arc::clone(&secrets), nodes)));
+        classes.push(Arc::new(OvhClasses::new(
+            ovhcloud,
+            Arc::clone(&secrets),
+            nodes,
+        )));
         let mut metal = RedfishClasses::new(secrets, &site.namespace, Arc::new(Timestamp::now));
         if let Some(bmcs) = bmcs {
             metal = metal.simulated(Arc::new(bmcs));
