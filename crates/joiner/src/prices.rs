@@ -1,5 +1,7 @@
 //! `joiner prices`: what servers cost right now, and what a core and a GiB of them cost.
 
+mod ovhcloud;
+
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
 use std::sync::Arc;
@@ -71,7 +73,9 @@ struct Document<'a> {
 
 /// Runs the command.
 pub(crate) fn run(args: &PricesArgs) -> Result<(), Failure> {
-    let PriceSource::Rackspace = args.provider;
+    if args.provider == PriceSource::Ovhcloud {
+        return ovhcloud::run(args);
+    }
     let (listings, classes) = match &args.feed_file {
         Some(path) => {
             let feed = input::text(path)?;

@@ -10,6 +10,8 @@ use joiner_providers::rackspace::prices::FEED_URL;
 pub(crate) enum PriceSource {
     /// Rackspace Spot, from its public price feed.
     Rackspace,
+    /// OVHcloud, from its public catalogue; `OVH_ENDPOINT` says which.
+    Ovhcloud,
 }
 
 /// How to print.
@@ -43,7 +45,7 @@ pub(crate) struct PricesArgs {
     /// Only these regions.
     #[arg(long, value_name = "REGION", value_delimiter = ',')]
     pub(crate) region: Vec<String>,
-    /// Only these categories: gp, ch, mh, gpu, bm.
+    /// Only these categories: gp, ch, mh, gpu, bm; for OVHcloud families such as b3.
     #[arg(long, value_name = "CATEGORY", value_delimiter = ',')]
     pub(crate) category: Vec<String>,
     /// Refresh token, to show reserve and on-demand prices too.
