@@ -1,6 +1,7 @@
 //! `joiner prices`: what servers cost right now, and what a core and a GiB of them cost.
 
 mod aws;
+mod ovhcloud;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
@@ -78,6 +79,9 @@ pub(crate) fn run(args: &PricesArgs) -> Result<(), Failure> {
         return io::stdout()
             .write_all(text.as_bytes())
             .map_err(Failure::stdout);
+    }
+    if args.provider == PriceSource::Ovhcloud {
+        return ovhcloud::run(args);
     }
     let (listings, classes) = match &args.feed_file {
         Some(path) => {

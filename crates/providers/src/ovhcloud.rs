@@ -29,8 +29,8 @@ use jiff::Timestamp;
 use joiner_core::money::Money;
 use joiner_core::name::{Labels, Name};
 use joiner_core::plan::Purchase;
-use joiner_core::problem::{CapacityType, Catalog, InstanceType, Offering};
-use joiner_core::resources::Resources;
+use joiner_core::problem::{CapacityType, Catalog, InstanceType, Offering, Quota};
+use joiner_core::resources::{CPU, MEMORY, Resources};
 use tokio::sync::{Mutex as AsyncMutex, OnceCell};
 
 pub use self::auth::{CredentialSource, Credentials, signature};
@@ -525,6 +525,35 @@ impl Ovh {
         })
     }
 
+    /// Name of the quota that all flavours of a project in a region count against, whichever class buys them.
+    fn cores(&self, region: &str) -> Name {
+        format!("ovhcloud/{}/{region}/cores", self.options.service_name).into()
+    }
+
+    /// Cores that the project may still have, where the credentials may ask.
+    async fn quota(&self, region: &str) -> Option<Quota> {
+        let now = self.now();
+        if !self.may_try("GET quota", now) {
+            return None;
+        }
+        match self.client.quota(region).await {
+            Ok(quotas) => {
+                let cores = quotas.instance;
+                let left = cores.max_cores? - cores.used_cores.unwrap_or(0);
+                Some(Quota {
+                    name: self.cores(region),
+                    left: Resources::new().with(CPU, left.max(0) * 1000),
+                })
+            }
+            Err(refused) => {
+                if let Meaning::NotGranted(call) = &refused.meaning {
+                    self.note_refused("GET quota", call, now);
+                }
+                None
+            }
+        }
+    }
+
     /// The prices in use, for people.
     pub async fn price_list(&self) -> Arc<PriceList> {
         self.prices.list(&self.client, self.now()).await
@@ -558,6 +587,7 @@ impl Ovh {
                     .and_then(|one| one.quota)
                     .and_then(|quota| u32::try_from(quota.max(0)).ok()),
                 reservation: None,
+                stock: None,
             })
             .collect();
         let kind = InstanceType {
@@ -566,10 +596,11 @@ impl Ovh {
             capacity,
             overhead,
             offerings,
+            quotas: vec![self.cores(region)],
         };
         // The smallest flavours have less memory than the service keeps for itself.
         let free = kind.allocatable();
-        (free.get("cpu") > 0 && free.get("memory") > 0).then_some(kind)
+        (free.get(CPU) > 0 && free.get(MEMORY) > 0).then_some(kind)
     }
 
     /// Whether a request can be met at all.
@@ -765,11 +796,19 @@ impl Provider for Ovh {
             .iter()
             .filter_map(|flavor| self.instance_type(flavor, &facts, &zones, &site.region))
             .collect();
-        Ok(Catalog {
+        let quota = self.quota(&site.region).await;
+        let mut catalog = Catalog {
             name: self.options.catalog.clone(),
             types,
+            quotas: quota.into_iter().collect(),
             ..Catalog::default()
-        })
+        };
+        if catalog.quotas.is_empty() {
+            for kind in &mut catalog.types {
+                kind.quotas.clear();
+            }
+        }
+        Ok(catalog)
     }
 
     async fn launch(&self, request: &LaunchRequest) -> Result<Machine, ProviderError> {

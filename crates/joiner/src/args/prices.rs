@@ -14,6 +14,8 @@ pub(crate) enum PriceSource {
     Rackspace,
     /// GPU instances of AWS, from EC2.
     Aws,
+    /// OVHcloud, from its public catalogue; `OVH_ENDPOINT` says which.
+    Ovhcloud,
 }
 
 /// How to print.
@@ -47,7 +49,7 @@ pub(crate) struct PricesArgs {
     /// Only these regions.
     #[arg(long, value_name = "REGION", value_delimiter = ',')]
     pub(crate) region: Vec<String>,
-    /// Only these categories: gp, ch, mh, gpu, bm.
+    /// Only these categories: gp, ch, mh, gpu, bm; for OVHcloud families such as b3.
     #[arg(long, value_name = "CATEGORY", value_delimiter = ',')]
     pub(crate) category: Vec<String>,
     /// Refresh token, to show reserve and on-demand prices too.

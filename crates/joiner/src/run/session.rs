@@ -85,8 +85,13 @@ impl Session {
         }
         let secrets: Arc<dyn Secrets> = Arc::new(ClusterSecrets(clients.clone()));
         classes.extend(RackspaceClasses::both(&defaults, &secrets));
-        let mut metal =
-            RedfishClasses::new(secrets.clone(), &site.namespace, Arc::new(Timestamp::now));
+        let nodes = Arc::new(OnNodes(clients.reads.clone()));
+        classes.push(Arc::new(OvhClasses::new(
+            ovhcloud,
+            Arc::clone(&secrets),
+            nodes,
+        )));
+        let mut metal = RedfishClasses::new(secrets, &site.namespace, Arc::new(Timestamp::now));
         if let Some(bmcs) = bmcs {
             metal = metal.simulated(Arc::new(bmcs));
         }

@@ -239,6 +239,7 @@ mod tests {
             status: StatusCode::from_u16(status).unwrap(),
             headers: HeaderMap::new(),
             body: Bytes::from(body.to_owned()),
+            reason: None,
         }
     }
 

@@ -219,6 +219,7 @@ mod tests {
             status: StatusCode::from_u16(code).unwrap(),
             headers: HeaderMap::new(),
             body: Bytes::copy_from_slice(body.as_bytes()),
+            reason: None,
         };
         let path = "/cloud/project/p/kube/k/nodepool?x=y";
         understand(&Method::POST, path, &reply, str::to_owned)

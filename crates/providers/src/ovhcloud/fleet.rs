@@ -89,8 +89,6 @@ pub(super) struct Fleet {
     pub(super) pools: BTreeMap<String, NodePool>,
     /// How many pools the cluster has in all.
     pub(super) pool_count: usize,
-    /// Zones that pools of the cluster are in.
-    pub(super) zones: BTreeSet<String>,
     /// Nodes by pool id.
     pub(super) nodes: BTreeMap<String, PoolNodes>,
     /// When the pools were read.
@@ -121,10 +119,6 @@ impl Fleet {
         now: Timestamp,
     ) {
         self.pool_count = all.len();
-        self.zones = all
-            .iter()
-            .flat_map(|pool| pool.availability_zones.iter().cloned())
-            .collect();
         self.pools = all
             .into_iter()
             .filter(|pool| owns(pool))

@@ -134,8 +134,27 @@ impl Ovh {
         }
         self.read_pools(fleet, kube, now).await?;
         self.settle(fleet).await?;
+        self.catch_up(fleet).await;
         self.tidy(fleet, kube).await;
         Ok(())
+    }
+
+    /// Tells pools what could not be told before: they were not listed yet, or the call failed.
+    async fn catch_up(&self, fleet: &mut Fleet) {
+        if self.options.ledger.term().is_none() {
+            return;
+        }
+        let known: Vec<String> = fleet
+            .pools
+            .values()
+            .filter(|pool| !pool.is_leaving() && fleet.nodes.contains_key(&pool.id))
+            .map(|pool| pool.name.clone())
+            .collect();
+        for name in known {
+            if let Err(refused) = self.sync(fleet, &name, None).await {
+                tracing::warn!(pool = %name, error = %refused.error, "a node pool is not what it should be yet");
+            }
+        }
     }
 
     /// Reads nodes pool by pool, as many as there are calls to spare: those that have been unread longest.
@@ -276,7 +295,12 @@ impl Ovh {
                     fleet.told(name, order, now);
                     return Ok(());
                 }
-                // The pool is gone, or not there yet.
+                // Just made, and not there for everybody yet: the next reading tells it.
+                Err(refused)
+                    if refused.meaning == Meaning::NotFound && fleet.made.contains_key(name) =>
+                {
+                    return Ok(());
+                }
                 Err(refused) if refused.meaning == Meaning::NotFound => {
                     fleet.read = None;
                     let error = ProviderError::Transient(refused.error.to_string());
@@ -289,8 +313,8 @@ impl Ovh {
             }
         }
         if fleet.made.contains_key(name) {
-            let text = format!("node pool {name} is being made and not listed yet");
-            return Err(ProviderError::Transient(text).into());
+            // Made by a call whose answer was lost: the next reading tells it.
+            return Ok(());
         }
         let Some(shape) = shape else {
             // Nobody can say what it should look like, and nothing of it is there.
@@ -317,7 +341,7 @@ impl Ovh {
             Err(refused) if refused.meaning == Meaning::Exists => {
                 fleet.made.insert(name.to_owned(), made(None, 0));
                 fleet.read = None;
-                Err(refused)
+                Ok(())
             }
             Err(refused) => {
                 fleet.read = None;

@@ -1,6 +1,7 @@
 //! OVHcloud Managed Kubernetes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use joiner_embedded::clock::Clock;
 use joiner_providers::http::Http;
@@ -25,7 +26,8 @@ const OVH_POOLS: &str = "/1.0/cloud/project/0123456789abcdef0123456789abcdef/kub
 impl OnOvh {
     pub(crate) fn open() -> Box<dyn Subject> {
         let clock = Clock::virtual_time();
-        let options = OvhCloudOptions::calm(1);
+        let mut options = OvhCloudOptions::calm(1);
+        options.pool_appears = Duration::ZERO;
         let keys = Credentials::Keys {
             application_key: options.application_key.as_str().into(),
             application_secret: options.application_secret.as_str().into(),
