@@ -8,6 +8,7 @@
 //! what a server says reaches an error only as a short, clean [`excerpt`].
 
 mod guard;
+mod pin;
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -122,6 +123,8 @@ pub struct Reply {
     pub headers: HeaderMap,
     /// Body.
     pub body: Bytes,
+    /// What stands beside the status where that is not the usual phrase.
+    pub reason: Option<String>,
 }
 
 impl Reply {
@@ -181,6 +184,9 @@ pub struct Reach {
     pub allowed_hosts: Vec<String>,
     /// Accept any certificate. For racks with self-signed ones; whoever sets it must say so aloud.
     pub accept_any_certificate: bool,
+    /// SHA-256 of the one certificate to accept, as hexadecimal octets with or without colons; authorities are then not
+    /// asked.
+    pub fingerprint: Option<String>,
 }
 
 impl Http {
@@ -224,7 +230,9 @@ impl Http {
                 builder = builder.tls_certs_merge([authority]);
             }
         }
-        if reach.accept_any_certificate {
+        if let Some(fingerprint) = &reach.fingerprint {
+            builder = builder.tls_backend_preconfigured(pin::config(fingerprint)?);
+        } else if reach.accept_any_certificate {
             builder = builder.tls_danger_accept_invalid_certs(true);
         }
         let client = builder.build().map_err(setup)?;
@@ -277,6 +285,10 @@ impl Http {
             status: parts.status,
             headers: parts.headers,
             body,
+            reason: parts
+                .extensions
+                .get::<hyper::ext::ReasonPhrase>()
+                .map(|phrase| excerpt(phrase.as_bytes())),
         })
     }
 }

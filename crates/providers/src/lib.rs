@@ -7,6 +7,7 @@ pub mod http;
 mod ledger;
 mod machine;
 mod provider;
+pub mod proxmox;
 pub mod rackspace;
 
 pub use error::ProviderError;

@@ -89,6 +89,7 @@ fn each_status_means_one_kind() {
             status: StatusCode::from_u16(status).unwrap(),
             headers: HeaderMap::new(),
             body: Bytes::new(),
+            reason: None,
         };
         reply.refusal(String::new()).kind()
     };
