@@ -1,4 +1,5 @@
 //! Node classes: one file for each kind that a provider is made from.
 
+pub(crate) mod proxmox;
 pub(crate) mod rackspace;
 pub(crate) mod sim;

@@ -1,5 +1,6 @@
 //! The other side of every cloud that Joiner can buy from.
 
 pub mod faulty;
+pub mod proxmox;
 pub mod rackspace;
 pub mod sim;

@@ -9,14 +9,16 @@ use std::time::Duration;
 use joiner_core::money::Money;
 use joiner_core::name::Labels;
 use joiner_core::plan::Purchase;
-use joiner_core::problem::{CapacityType, Catalog};
+use joiner_core::problem::{CapacityType, Catalog, Range};
 use joiner_core::resources::{CPU, MEMORY, Resources};
 use joiner_embedded::clock::Clock;
 use joiner_embedded::cluster::kubelet::NodeSpec;
-use joiner_providers::http::Http;
+use joiner_providers::http::{Endpoint, Http};
+use joiner_providers::proxmox::{ApiToken, IdRange, Interface, Proxmox, ProxmoxOptions};
 use joiner_providers::rackspace::{Clock as Now, Rackspace, RackspaceOptions};
-use joiner_providers::{LaunchRequest, Machine, MachineId, MachineState, Provider, Uid};
+use joiner_providers::{LaunchRequest, Machine, MachineId, MachineState, Owner, Provider, Uid};
 use joiner_sim::clouds::faulty::{FaultRates, Faulty};
+use joiner_sim::clouds::proxmox::{self, ProxmoxCloud, ProxmoxCloudOptions};
 use joiner_sim::clouds::rackspace::{CallFault, RackspaceCloud, RackspaceCloudOptions};
 use joiner_sim::clouds::sim::{self, Rack, SimCloud, SimCloudOptions};
 use serde_json::json;
@@ -45,7 +47,7 @@ trait Subject: Send + Sync {
     fn sell_out(&self);
     /// A machine of somebody else that looks much like ours; `None` where clouds are not shared.
     fn plant_foreign(&self) -> Option<MachineId>;
-    /// The next list breaks off half-way; `false` where lists come whole or not at all.
+    /// The next list breaks off half-way or does not come; `false` where that cannot be.
     fn break_list(&self) -> bool;
 }
 
@@ -174,11 +176,120 @@ impl Subject for OnRackspace {
     }
 }
 
+struct OnProxmox {
+    cloud: ProxmoxCloud,
+    provider: Proxmox,
+}
+
+impl OnProxmox {
+    fn open() -> Box<dyn Subject> {
+        let clock = Clock::virtual_time();
+        let options = ProxmoxCloudOptions::of_hosts(2);
+        let cloud = ProxmoxCloud::new(options, clock.clone(), Arc::new(Counting::default()));
+        let runner = cloud.clone();
+        tokio::spawn(async move { runner.run().await });
+        let owner = Owner {
+            cluster: "cluster-1".into(),
+            family: "karpenter".into(),
+        };
+        let token = ApiToken {
+            id: "joiner@pve!sim".to_owned(),
+            secret: "sim-token-secret".into(),
+        };
+        let api = Endpoint::parse("https://pve.example.com:8006/api2/json", &[]).unwrap();
+        let ids = IdRange {
+            first: 1250,
+            last: 1300,
+        };
+        let mut options = ProxmoxOptions::new(owner, api, Arc::new(token), ids, "joiner");
+        options.interfaces.push(Interface {
+            name: "net0".to_owned(),
+            model: "virtio".to_owned(),
+            bridge: "vmbr0".to_owned(),
+            vlan: None,
+            mac_prefix: None,
+        });
+        let now: Now = Arc::new(move || clock.now());
+        let provider = Proxmox::new(Http::new(cloud.router()), options, now).unwrap();
+        Box::new(OnProxmox { cloud, provider })
+    }
+}
+
+impl Subject for OnProxmox {
+    fn provider(&self) -> &dyn Provider {
+        &self.provider
+    }
+
+    fn truth(&self) -> usize {
+        let all = self.cloud.machines();
+        all.keys().filter(|vmid| **vmid >= 1000).count()
+    }
+
+    fn lose_next_answer(&self) {
+        for method in ["POST", "DELETE"] {
+            let call = format!("{method} /nodes/");
+            self.cloud.fail(&call, proxmox::CallFault::Lost, 1);
+        }
+    }
+
+    fn sell_out(&self) {
+        for (vmid, host) in [(500, "pve1"), (501, "pve2")] {
+            let config = [("name", "big"), ("memory", "65536"), ("cores", "16")];
+            self.cloud.plant(vmid, host, &config, true);
+        }
+    }
+
+    fn plant_foreign(&self) -> Option<MachineId> {
+        // In our range, with our tag and the name of a node.
+        let config = [("name", "node-1"), ("tags", "joiner"), ("memory", "2048")];
+        self.cloud.plant(1255, "pve1", &config, true);
+        let id = "proxmox://sim/vms/1255/0b5cbbe1-0000-4000-8000-00000000beef";
+        Some(MachineId(id.into()))
+    }
+
+    fn break_list(&self) -> bool {
+        let call = "GET /cluster/resources?type=vm";
+        let fault = proxmox::CallFault::Refused(500, "got timeout".to_owned());
+        self.cloud.fail(call, fault, 1);
+        true
+    }
+}
+
 fn subjects() -> Vec<(&'static str, Box<dyn Subject>)> {
-    vec![("sim", Sim::open()), ("rackspace", OnRackspace::open())]
+    vec![
+        ("sim", Sim::open()),
+        ("rackspace", OnRackspace::open()),
+        ("proxmox", OnProxmox::open()),
+    ]
+}
+
+/// A machine made to measure.
+fn measured(uid: u32, catalog: &Catalog, range: &Range) -> LaunchRequest {
+    let host = &range.hosts[0];
+    LaunchRequest {
+        uid: Uid(format!("0b5cbbe1-0000-4000-8000-{uid:012}").into()),
+        name: format!("node-{uid}").into(),
+        purchase: Purchase {
+            catalog: catalog.name.clone(),
+            instance_type: range.name.clone(),
+            zone: host.zone.clone(),
+            capacity_type: range.capacity_type,
+            reservation: None,
+            host: Some(host.name.clone()),
+            price: Money::ZERO,
+        },
+        capacity: range.min.clone(),
+        labels: Labels::new(),
+        taints: Vec::new(),
+        startup_taints: Vec::new(),
+        max_price: None,
+    }
 }
 
 fn order(uid: u32, catalog: &Catalog) -> LaunchRequest {
+    if let Some(range) = catalog.ranges.first() {
+        return measured(uid, catalog, range);
+    }
     let (kind, offering) = catalog
         .types
         .iter()
@@ -222,7 +333,13 @@ async fn minutes(count: u64) {
 async fn a_catalogue_has_only_real_sizes_and_prices() {
     for (name, subject) in subjects() {
         let catalog = subject.provider().catalog().await.unwrap();
-        assert!(!catalog.types.is_empty(), "{name}");
+        assert!(catalog.types.len() + catalog.ranges.len() > 0, "{name}");
+        for range in &catalog.ranges {
+            assert!(range.min.get(CPU) > 0, "{name}: {}", range.name);
+            assert!(range.max.fits(&range.min), "{name}: {}", range.name);
+            assert!(range.prices.core > Money::ZERO, "{name}: {}", range.name);
+            assert!(!range.hosts.is_empty(), "{name}: {}", range.name);
+        }
         for kind in &catalog.types {
             assert!(!kind.offerings.is_empty(), "{name}: {}", kind.name);
             assert!(
@@ -284,6 +401,14 @@ async fn asking_again_for_something_else_returns_what_was_bought() {
             .await
             .unwrap();
         let mut other = order(1, &catalog);
+        if let Some(range) = catalog.ranges.first() {
+            other.capacity = range.max.clone();
+            let again = subject.provider().launch(&other).await.unwrap();
+            assert_eq!(again.id, first.id, "{name}");
+            assert_eq!(again.capacity, first.capacity, "{name}");
+            assert_eq!(subject.truth(), 1, "{name}");
+            continue;
+        }
         let on_demand = catalog
             .types
             .iter()
@@ -367,8 +492,11 @@ async fn what_is_sold_out_is_marked_and_refused_as_such() {
             before.types.len(),
             "{name}: listed all the same"
         );
+        assert_eq!(catalog.ranges.len(), before.ranges.len(), "{name}");
         let mut offerings = catalog.types.iter().flat_map(|kind| &kind.offerings);
         assert!(offerings.all(|one| !one.available), "{name}");
+        let mut hosts = catalog.ranges.iter().flat_map(|range| &range.hosts);
+        assert!(hosts.all(|host| host.free.get(MEMORY) == 0), "{name}");
         let error = subject
             .provider()
             .launch(&order(1, &before))
@@ -411,7 +539,7 @@ async fn machines_of_others_are_neither_seen_nor_touched() {
         minutes(5).await;
         assert_eq!(subject.truth(), 2, "{name}");
     }
-    assert_eq!(shared, 1, "providers whose clouds are shared");
+    assert_eq!(shared, 2, "providers whose clouds are shared");
 }
 
 #[tokio::test(start_paused = true)]
@@ -427,7 +555,7 @@ async fn half_a_list_is_an_error() {
         assert!(subject.provider().list().await.is_err(), "{name}");
         assert_eq!(subject.provider().list().await.unwrap().len(), 2, "{name}");
     }
-    assert_eq!(paged, 1, "providers whose lists come in pages");
+    assert_eq!(paged, 2, "providers whose lists can break off");
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use joiner_controllers::classes::proxmox::ProxmoxClasses;
 use joiner_controllers::dialect::{ClassFactory, Secrets, Window};
 use joiner_controllers::edge::clients::{Clients, Fence};
 use joiner_controllers::edge::clock::SystemClock;
@@ -13,12 +14,14 @@ use joiner_controllers::edge::tasks::Tasks;
 use joiner_controllers::market::slots::ClusterSecrets;
 use joiner_controllers::{Engine, Mode, Settings};
 use joiner_embedded::clock::Clock;
+use joiner_sim::clouds::sim::Rack;
 use prometheus_client::registry::Registry;
 use tracing::warn;
 
 use super::serving::Board;
 use super::site::Site;
 use crate::args::{BehaviourArgs, RunArgs};
+use crate::classes::proxmox;
 use crate::classes::rackspace::{Defaults, MOCK_CLOUDSPACE, Mock, RackspaceClasses};
 use crate::classes::sim::SimClasses;
 use crate::failure::Failure;
@@ -62,12 +65,21 @@ impl Session {
         let mut classes: Vec<Arc<dyn ClassFactory>> = vec![Arc::new(sim)];
         let mut defaults = Defaults::new(&args.rackspace, &site.namespace)?;
         let mut cloudspace = args.rackspace.cloudspace().unwrap_or_default();
+        let secrets: Arc<dyn Secrets> = Arc::new(ClusterSecrets(clients.clone()));
+        let mut proxmox = ProxmoxClasses::new(
+            Arc::clone(&secrets),
+            &site.namespace,
+            Arc::new(Timestamp::now),
+        );
         if args.behaviour.mock_mode {
+            let machines = rack.clone() as Arc<dyn Rack>;
+            let http = proxmox::mock(&clients, &site.namespace, machines, &simulated);
+            proxmox = proxmox.simulated(http);
             let mock = Mock::start(&clients, &site.namespace, rack, &simulated);
             defaults = defaults.mocked(&mock);
             cloudspace = MOCK_CLOUDSPACE;
         }
-        let secrets: Arc<dyn Secrets> = Arc::new(ClusterSecrets(clients.clone()));
+        classes.push(Arc::new(proxmox));
         classes.extend(RackspaceClasses::both(&defaults, &secrets));
         let wiring = Wiring {
             karpetrack: args.rackspace.karpetrack(cloudspace),

@@ -28,6 +28,7 @@ mod kt_mock;
 mod launch;
 mod leader;
 mod outage;
+mod proxmox;
 mod replacement;
 mod scale;
 
@@ -44,6 +45,7 @@ fn main() {
         kt_install::tests(),
         kt_market::tests(),
         kt_mock::tests(),
+        proxmox::tests(),
         leader::tests(),
         launch::tests(),
         deploy::tests(),

@@ -87,6 +87,8 @@ fn range(
                 free: Resources::new()
                     .with(CPU, free(room.cpu))
                     .with(MEMORY, free(room.memory)),
+                // Whichever classes and families name this cluster, it is one host.
+                stock: format!("proxmox/{cluster}/{}", room.host).into(),
             }
         })
         .collect();
@@ -187,6 +189,7 @@ mod tests {
         );
         assert_eq!(large.left, Some(51));
         assert_eq!(&*large.region, "pve");
+        assert_eq!(&*large.hosts[0].stock, "proxmox/pve/n1");
     }
 
     #[test]
