@@ -2,3 +2,4 @@
 //! it is put together.
 
 pub mod proxmox;
+pub mod redfish;

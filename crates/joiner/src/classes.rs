@@ -2,4 +2,5 @@
 
 pub(crate) mod proxmox;
 pub(crate) mod rackspace;
+pub(crate) mod redfish;
 pub(crate) mod sim;

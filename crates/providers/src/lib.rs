@@ -9,6 +9,7 @@ mod machine;
 mod provider;
 pub mod proxmox;
 pub mod rackspace;
+pub mod redfish;
 
 pub use error::ProviderError;
 pub use ledger::{Ledger, LedgerEntry, MemoryLedger};

@@ -3,4 +3,5 @@
 pub mod faulty;
 pub mod proxmox;
 pub mod rackspace;
+pub mod redfish;
 pub mod sim;

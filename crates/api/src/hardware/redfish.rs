@@ -82,6 +82,10 @@ pub struct RedfishHost {
     #[serde(rename = "memoryMiB")]
     #[schemars(extend("minimum" = 1))]
     pub memory_mib: i64,
+    /// What else it has, such as `nvidia.com/gpu` or `ephemeral-storage` (in bytes).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 16))]
+    pub extended_resources: BTreeMap<String, i64>,
     /// Labels of its node, its zone and architecture for example.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "crate::schema::node_labels")]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use joiner_controllers::classes::proxmox::ProxmoxClasses;
+use joiner_controllers::classes::redfish::RedfishClasses;
 use joiner_controllers::dialect::{ClassFactory, Secrets, Window};
 use joiner_controllers::edge::clients::{Clients, Fence};
 use joiner_controllers::edge::clock::SystemClock;
@@ -23,6 +24,7 @@ use super::site::Site;
 use crate::args::{BehaviourArgs, RunArgs};
 use crate::classes::proxmox;
 use crate::classes::rackspace::{Defaults, MOCK_CLOUDSPACE, Mock, RackspaceClasses};
+use crate::classes::redfish::MockBmcs;
 use crate::classes::sim::SimClasses;
 use crate::failure::Failure;
 use crate::kubelets::Kubelets;
@@ -71,16 +73,28 @@ impl Session {
             &site.namespace,
             Arc::new(Timestamp::now),
         );
+        let mut bmcs = None;
         if args.behaviour.mock_mode {
             let machines = rack.clone() as Arc<dyn Rack>;
             let http = proxmox::mock(&clients, &site.namespace, machines, &simulated);
             proxmox = proxmox.simulated(http);
+            bmcs = Some(MockBmcs::start(
+                &clients,
+                &site.namespace,
+                rack.clone(),
+                &simulated,
+            ));
             let mock = Mock::start(&clients, &site.namespace, rack, &simulated);
             defaults = defaults.mocked(&mock);
             cloudspace = MOCK_CLOUDSPACE;
         }
         classes.push(Arc::new(proxmox));
         classes.extend(RackspaceClasses::both(&defaults, &secrets));
+        let mut metal = RedfishClasses::new(secrets, &site.namespace, Arc::new(Timestamp::now));
+        if let Some(bmcs) = bmcs {
+            metal = metal.simulated(Arc::new(bmcs));
+        }
+        classes.push(Arc::new(metal));
         let wiring = Wiring {
             karpetrack: args.rackspace.karpetrack(cloudspace),
             classes,

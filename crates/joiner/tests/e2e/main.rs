@@ -29,6 +29,7 @@ mod launch;
 mod leader;
 mod outage;
 mod proxmox;
+mod redfish;
 mod replacement;
 mod scale;
 
@@ -46,6 +47,7 @@ fn main() {
         kt_market::tests(),
         kt_mock::tests(),
         proxmox::tests(),
+        redfish::tests(),
         leader::tests(),
         launch::tests(),
         deploy::tests(),
