@@ -82,9 +82,9 @@ pub(crate) struct Wiring {
 impl Wiring {
     /// Starts the engine.
     pub(crate) fn start(self, registry: &mut Registry) -> Engine {
-        // What a process was started for is no class that a NodePool could name.
-        let kinds = self.classes.iter().map(|one| one.kind());
-        let kinds: Vec<ClassKind> = kinds.filter(|kind| *kind != CLOUDSPACE).collect();
+        // Classes of another family are none that a NodePool could name.
+        let own = self.classes.iter().filter(|one| one.family() == karpenter::NAME);
+        let kinds: Vec<ClassKind> = own.map(|one| one.kind()).collect();
         let dialects = self.families.iter();
         let dialects =
             dialects.map(|served| (served.make)(&self.clients, kinds.clone(), &self.karpetrack));
