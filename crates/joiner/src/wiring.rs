@@ -5,8 +5,9 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use joiner_api::Dialect as Family;
 use joiner_controllers::dialect::{ClassFactory, ClassKind, Dialect, Ledgers};
-use joiner_controllers::dialects::karpenter::Karpenter;
-use joiner_controllers::dialects::karpetrack::{CLOUDSPACE, Karpetrack, KarpetrackOptions};
+use joiner_controllers::dialects::karpenter::{self, Karpenter};
+use joiner_controllers::dialects::karpetrack::{Karpetrack, KarpetrackOptions};
+use joiner_controllers::dialects::nodesmith::NodeSmith;
 use joiner_controllers::edge::clients::Clients;
 use joiner_controllers::edge::clock::{Clock, SharedClock};
 use joiner_controllers::edge::lease::LeaseOptions;
@@ -35,7 +36,7 @@ pub(crate) struct Served {
 }
 
 /// All of them. A family that is to be served is a line here.
-pub(crate) const SERVED: [Served; 2] = [
+pub(crate) const SERVED: [Served; 3] = [
     Served {
         family: Family::Karpenter,
         group_version: "karpenter.sh/v1",
@@ -47,6 +48,17 @@ pub(crate) const SERVED: [Served; 2] = [
         group_version: "karpetrack.io/v1alpha1",
         plurals: &["spotnodepools", "spotnodes"],
         make: |clients, _, options| Arc::new(Karpetrack::new(clients.clone(), options.clone())),
+    },
+    Served {
+        family: Family::Nodesmith,
+        group_version: "kubenodesmith.parawell.cloud/v1alpha1",
+        plurals: &[
+            "nodesmithcontrolplanes",
+            "nodesmithpools",
+            "nodesmithproviders",
+            "nodesmithclaims",
+        ],
+        make: |clients, _, _| Arc::new(NodeSmith::new(clients.clone())),
     },
 ];
 

@@ -42,8 +42,18 @@ pub(super) async fn fill(context: &Context) -> Outcome {
             world.machines.iter().filter(alive).cloned().collect()
         };
         if active.len() < wanted {
-            let made = grow(context, &pool, wanted - active.len()).await;
-            if made < wanted - active.len() {
+            let missing = wanted - active.len();
+            let made = if pool.pool.replicas.is_some() {
+                grow(context, &pool, missing).await
+            } else {
+                // What is bought is made to measure or one of a few: each takes something off what the next can have.
+                let mut made = 0;
+                while made < missing && grow(context, &pool, 1).await == 1 {
+                    made += 1;
+                }
+                made
+            };
+            if made < missing {
                 outcome = Outcome::Unfinished;
             }
         } else if active.len() > wanted && pool.pool.replicas.is_some() {

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use joiner_controllers::classes::nodesmith::NodeSmithClasses;
 use joiner_controllers::classes::proxmox::ProxmoxClasses;
 use joiner_controllers::classes::redfish::RedfishClasses;
 use joiner_controllers::dialect::{ClassFactory, Secrets, Window};
@@ -88,13 +89,15 @@ impl Session {
             defaults = defaults.mocked(&mock);
             cloudspace = MOCK_CLOUDSPACE;
         }
-        classes.push(Arc::new(proxmox));
         classes.extend(RackspaceClasses::both(&defaults, &secrets));
         let mut metal = RedfishClasses::new(secrets, &site.namespace, Arc::new(Timestamp::now));
         if let Some(bmcs) = bmcs {
             metal = metal.simulated(Arc::new(bmcs));
         }
+        let smith = NodeSmithClasses::new(proxmox.clone(), metal.clone());
+        classes.push(Arc::new(proxmox));
         classes.push(Arc::new(metal));
+        classes.push(Arc::new(smith));
         let wiring = Wiring {
             karpetrack: args.rackspace.karpetrack(cloudspace),
             classes,

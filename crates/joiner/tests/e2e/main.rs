@@ -27,6 +27,7 @@ mod kt_market;
 mod kt_mock;
 mod launch;
 mod leader;
+mod ns;
 mod outage;
 mod proxmox;
 mod redfish;
@@ -47,6 +48,7 @@ fn main() {
         kt_market::tests(),
         kt_mock::tests(),
         proxmox::tests(),
+        ns::tests(),
         redfish::tests(),
         leader::tests(),
         launch::tests(),
