@@ -98,8 +98,7 @@ async fn ns_03_a_pod_leads_to_a_claim_a_machine_and_a_node_and_the_claim_tells_h
 async fn ns_04_limits_hold_at_every_instant_and_the_least_number_of_nodes_is_kept_up() {
     let world = World::start();
     world.managed("small", |spec| {
-        spec["limits"] =
-            json!({"minNodes": 2, "maxNodes": 3, "cpuCores": 0, "memoryMiB": 40960});
+        spec["limits"] = json!({"minNodes": 2, "maxNodes": 3, "cpuCores": 0, "memoryMiB": 40960});
     });
     world
         .until("two nodes are there without pods", |world| {
@@ -124,7 +123,10 @@ async fn ns_04_limits_hold_at_every_instant_and_the_least_number_of_nodes_is_kep
     assert_eq!((&*status, &*reason), ("False", "MaxNodesReached"), "{said}");
     assert_eq!(pool["status"]["nodes"], 3);
     let told = world.events("small");
-    assert!(told.iter().any(|(reason, _)| reason == "ScaleUpBlocked"), "{told:#?}");
+    assert!(
+        told.iter().any(|(reason, _)| reason == "ScaleUpBlocked"),
+        "{told:#?}"
+    );
     world.scale("web", 0);
     world
         .until("one node goes, two stay", |world| world.nodes().len() == 2)
@@ -132,7 +134,10 @@ async fn ns_04_limits_hold_at_every_instant_and_the_least_number_of_nodes_is_kep
     pass(1200).await;
     assert_eq!(world.nodes().len(), 2);
     // One that is deleted by hand is replaced.
-    let name = world.claims()[0]["metadata"]["name"].as_str().unwrap().to_owned();
+    let name = world.claims()[0]["metadata"]["name"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let api = world.api();
     api.delete(CLAIMS, NAMESPACE, &name, &DeleteOptions::default())
         .unwrap();
@@ -205,14 +210,20 @@ async fn ns_06_nodes_carry_the_labels_of_the_template_and_of_the_pool() {
     assert_eq!(labels["node-role.kubernetes.io/worker"], "");
     assert_eq!(labels["team"], "shop");
     let claim = world.only();
-    assert_eq!(labels["kubenodesmith.io/nodeclaim"], claim["metadata"]["name"]);
+    assert_eq!(
+        labels["kubenodesmith.io/nodeclaim"],
+        claim["metadata"]["name"]
+    );
     assert!(labels["karpenter.sh/nodepool"].is_null(), "{labels:#}");
     let notes = &node["metadata"]["annotations"];
     assert_eq!(notes["example.com/rack"], "7");
     assert_eq!(notes["joiner.dev/machine-uid"], claim["metadata"]["uid"]);
     // A claim has a namespace and cannot own a node that has none.
     assert!(node["metadata"]["ownerReferences"].is_null());
-    assert_eq!(claim["metadata"]["labels"]["topology.kubenodesmith.io/pool"], "small");
+    assert_eq!(
+        claim["metadata"]["labels"]["topology.kubenodesmith.io/pool"],
+        "small"
+    );
     world.stop().await;
 }
 
@@ -240,7 +251,10 @@ async fn ns_08_a_provider_that_cannot_be_used_says_why_wherever_users_look() {
     assert_eq!(condition(&pool, "Available").0, "False");
     assert!(said(&pool, "Available").contains(key), "{pool:#}");
     let told = world.events("small");
-    assert!(told.iter().any(|(reason, _)| reason == "ProviderNotReady"), "{told:#?}");
+    assert!(
+        told.iter().any(|(reason, _)| reason == "ProviderNotReady"),
+        "{told:#?}"
+    );
     // Mended, it goes on by itself.
     world.change(POOLS, "small", |spec| spec["providerRef"] = json!("rack"));
     world
@@ -260,7 +274,10 @@ async fn ns_09_a_machine_that_does_not_join_within_five_minutes_says_why_and_ano
     world
         .until("it is asked for", |world| !world.claims().is_empty())
         .await;
-    let first = world.only()["metadata"]["name"].as_str().unwrap().to_owned();
+    let first = world.only()["metadata"]["name"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     pass(280).await;
     assert!(world.only()["metadata"]["deletionTimestamp"].is_null());
     world
@@ -277,10 +294,16 @@ async fn ns_09_a_machine_that_does_not_join_within_five_minutes_says_why_and_ano
         .until("another is tried", |world| world.running("web") == 1)
         .await;
     let told = world.events(&first);
-    assert!(told.iter().any(|(reason, _)| reason == "RegistrationTimeout"), "{told:#?}");
+    assert!(
+        told.iter()
+            .any(|(reason, _)| reason == "RegistrationTimeout"),
+        "{told:#?}"
+    );
     assert_ne!(world.only()["metadata"]["name"], *first);
     world
-        .until("the first machine is gone", |world| world.cloud.machines().len() == 1)
+        .until("the first machine is gone", |world| {
+            world.cloud.machines().len() == 1
+        })
         .await;
     world.stop().await;
 }
@@ -301,7 +324,9 @@ async fn ns_09_a_pool_may_give_its_machines_more_time() {
     pass(80).await;
     let claims = world.claims();
     assert!(
-        claims.iter().all(|one| one["metadata"]["deletionTimestamp"].is_string()),
+        claims
+            .iter()
+            .all(|one| one["metadata"]["deletionTimestamp"].is_string()),
         "{claims:#?}"
     );
     world.stop().await;
@@ -332,7 +357,9 @@ async fn ns_10_a_claim_that_is_deleted_has_its_node_cordoned_and_drained_first()
         .until("its node is gone", |world| {
             assert!(world.running("web") >= 1, "the budget holds");
             let node = world.api().get("nodes", "", &node).ok();
-            cordoned |= node.as_ref().is_some_and(|node| node["spec"]["unschedulable"] == true);
+            cordoned |= node
+                .as_ref()
+                .is_some_and(|node| node["spec"]["unschedulable"] == true);
             node.is_none()
         })
         .await;
@@ -344,7 +371,10 @@ async fn ns_10_a_claim_that_is_deleted_has_its_node_cordoned_and_drained_first()
         .await;
     let told = world.events(&name);
     for reason in ["Draining", "MachineDeprovisioned"] {
-        assert!(told.iter().any(|(one, _)| one == reason), "{reason} in {told:#?}");
+        assert!(
+            told.iter().any(|(one, _)| one == reason),
+            "{reason} in {told:#?}"
+        );
     }
     world.stop().await;
 }
@@ -359,7 +389,10 @@ async fn ns_10_a_pool_that_is_deleted_takes_its_machines_with_it_and_goes_last()
         .await;
     let api = world.api();
     let pool = api.get(POOLS, NAMESPACE, "small").unwrap();
-    assert_eq!(pool["metadata"]["finalizers"], json!(["kubenodesmith.io/nodepool"]));
+    assert_eq!(
+        pool["metadata"]["finalizers"],
+        json!(["kubenodesmith.io/nodepool"])
+    );
     api.delete(POOLS, NAMESPACE, "small", &DeleteOptions::default())
         .unwrap();
     world
@@ -392,7 +425,10 @@ async fn ns_10_a_claim_written_by_hand_gets_a_machine_of_its_pool() {
     let claim = world.api().get(CLAIMS, NAMESPACE, "by-hand").unwrap();
     let node = claim["status"]["nodeName"].as_str().unwrap();
     let node = world.api().get("nodes", "", node).unwrap();
-    assert_eq!(node["metadata"]["labels"]["topology.kubenodesmith.io/pool"], "small");
+    assert_eq!(
+        node["metadata"]["labels"]["topology.kubenodesmith.io/pool"],
+        "small"
+    );
     assert!(claim["spec"]["requirements"]["cpuCores"].as_i64().unwrap() >= 3);
     world.stop().await;
 }
@@ -415,7 +451,10 @@ async fn ns_13_a_workload_leads_to_a_node_and_its_deletion_to_the_removal_of_the
         .await;
     let told = world.events("small");
     for reason in ["ScaledUp", "ScaledDown"] {
-        assert!(told.iter().any(|(one, _)| one == reason), "{reason} in {told:#?}");
+        assert!(
+            told.iter().any(|(one, _)| one == reason),
+            "{reason} in {told:#?}"
+        );
     }
     world.stop().await;
 }

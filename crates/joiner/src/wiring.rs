@@ -95,7 +95,10 @@ impl Wiring {
     /// Starts the engine.
     pub(crate) fn start(self, registry: &mut Registry) -> Engine {
         // Classes of another family are none that a NodePool could name.
-        let own = self.classes.iter().filter(|one| one.family() == karpenter::NAME);
+        let own = self
+            .classes
+            .iter()
+            .filter(|one| one.family() == karpenter::NAME);
         let kinds: Vec<ClassKind> = own.map(|one| one.kind()).collect();
         let dialects = self.families.iter();
         let dialects =

@@ -83,8 +83,8 @@ impl ClassFactory for NodeSmithClasses {
             }
             ProviderType::Redfish => {
                 let settings = spec.redfish.as_ref();
-                let settings =
-                    settings.ok_or_else(|| missing("spec.redfish", "type redfish needs its hosts"))?;
+                let settings = settings
+                    .ok_or_else(|| missing("spec.redfish", "type redfish needs its hosts"))?;
                 let terms = redfish::Terms {
                     field: "spec.redfish",
                     settings,

@@ -163,7 +163,10 @@ fn a_node_is_cordoned_where_the_family_says_so() {
         toy.cordons = cordons;
         toy.run_until(|toy| toy.machine().initialized());
         toy.machine.as_mut().unwrap().deleting = Some(toy.now);
-        toy.run_until(|toy| toy.node.as_ref().is_none_or(|node| node.closed()));
+        toy.run_until(|toy| {
+            let node = toy.node.as_ref();
+            node.is_none_or(|node| node.tainted("karpenter.sh/disrupted", Effect::NoSchedule))
+        });
         assert_eq!(toy.node.as_ref().unwrap().unschedulable, cordons);
     }
 }

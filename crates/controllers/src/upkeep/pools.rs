@@ -250,11 +250,11 @@ fn status(context: &Context, pool: &PoolRecord, now: Timestamp) -> PoolStatus {
         });
     };
     validation(&world, pool, &mut set);
-    let held = world.held(pool);
+    let unmanaged = world.held(pool).filter(|_| !world.managed(pool));
     let class = world.classes.get(&pool.class).map(AsRef::as_ref);
     match context.classes.unusable(&pool.class, class) {
-        _ if pool.gated && held.is_some() => {
-            let said = held.unwrap_or_default();
+        _ if unmanaged.is_some() => {
+            let said = unmanaged.unwrap_or_default();
             set(kinds::NODE_CLASS_READY, Truth::False, "NotManaged", said);
         }
         None => good(kinds::NODE_CLASS_READY, &mut set),

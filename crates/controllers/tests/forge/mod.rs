@@ -92,9 +92,8 @@ fn rack() -> Catalog {
     let mut catalog = built_in();
     catalog.types.retain(|kind| kind.name.ends_with("amd64"));
     for kind in &mut catalog.types {
-        kind.offerings.retain(|one| {
-            one.capacity_type == CapacityType::OnDemand && one.zone.ends_with("-a")
-        });
+        kind.offerings
+            .retain(|one| one.capacity_type == CapacityType::OnDemand && one.zone.ends_with("-a"));
     }
     catalog
 }

@@ -45,7 +45,8 @@ impl Forge {
         let world = World::start().await;
         let mock = ["--dialect=nodesmith", "--mock-mode", "--leader-elect=false"];
         world.join_with("mock", &mock.map(str::to_owned));
-        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HOME}});
+        let namespace =
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HOME}});
         world.create("", &namespace).await;
         Forge { world }
     }
@@ -75,11 +76,17 @@ impl Forge {
                 "vmOptions": [{"name": "boot", "value": "order=net0"}, {"name": "sockets", "value": 1}],
             },
         });
-        self.create("NodeSmithProvider", "proxmox-production", spec).await;
+        self.create("NodeSmithProvider", "proxmox-production", spec)
+            .await;
     }
 
     async fn plane(&self, pools: &[&str]) {
-        self.create("NodeSmithControlPlane", "kubenodesmith", json!({ "pools": pools })).await;
+        self.create(
+            "NodeSmithControlPlane",
+            "kubenodesmith",
+            json!({ "pools": pools }),
+        )
+        .await;
     }
 
     async fn pool(&self, name: &str, change: Value) {
@@ -157,7 +164,11 @@ fn claims(seen: &Seen) -> Vec<Arc<Value>> {
 fn machines(seen: &Seen) -> usize {
     let mut maps = seen.list(paths::CONFIG_MAPS);
     let map = maps.find(|map| text(map, "/metadata/name") == "joiner-mock-proxmox");
-    map.map_or(0, |map| text(map, "/data/machines.json").matches("kubenodesmith-managed").count())
+    map.map_or(0, |map| {
+        text(map, "/data/machines.json")
+            .matches("kubenodesmith-managed")
+            .count()
+    })
 }
 
 fn condition(object: &Value, kind: &str) -> (String, String) {
@@ -170,15 +181,39 @@ fn condition(object: &Value, kind: &str) -> (String, String) {
 async fn ns_01_the_manifests_of_the_document_are_taken_as_they_stand() {
     let forge = Forge::start().await;
     let apply = ["apply", "--validate=strict", "-k", &config("samples")];
-    forge.world.plane().kubectl(apply.map(str::to_owned)).await.unwrap();
+    forge
+        .world
+        .plane()
+        .kubectl(apply.map(str::to_owned))
+        .await
+        .unwrap();
     let claim = config("samples/kubenodesmith_v1alpha1_nodesmithclaim.yaml");
-    let apply = ["apply", "--validate=strict", "--dry-run=server", "-f", &claim];
-    forge.world.plane().kubectl(apply.map(str::to_owned)).await.unwrap();
+    let apply = [
+        "apply",
+        "--validate=strict",
+        "--dry-run=server",
+        "-f",
+        &claim,
+    ];
+    forge
+        .world
+        .plane()
+        .kubectl(apply.map(str::to_owned))
+        .await
+        .unwrap();
     let pool = forge.get("nodesmithpools", "proxmox-small").await;
     assert_eq!(pool["spec"]["limits"]["memoryMiB"], 30720);
     let table = ["get", "nsp,nscp,nspr", "--namespace", HOME].map(str::to_owned);
     let table = forge.world.plane().kubectl(table).await.unwrap();
-    for column in ["PROVIDER", "MIN", "MAX", "NODES", "AVAILABLE", "POOLS", "TYPE"] {
+    for column in [
+        "PROVIDER",
+        "MIN",
+        "MAX",
+        "NODES",
+        "AVAILABLE",
+        "POOLS",
+        "TYPE",
+    ] {
         assert!(table.contains(column), "{column} in {table}");
     }
 }
@@ -193,7 +228,10 @@ async fn ns_02_only_pools_that_a_control_plane_names_are_managed() {
     let seen = forge.world.mirror().seen();
     assert!(claims(&seen).is_empty());
     let pool = forge.get("nodesmithpools", "small").await;
-    assert!(pool["status"].is_null() && pool["metadata"]["finalizers"].is_null(), "{pool:#}");
+    assert!(
+        pool["status"].is_null() && pool["metadata"]["finalizers"].is_null(),
+        "{pool:#}"
+    );
     forge.plane(&["small"]).await;
     forge.until("the pod runs", |seen| running(seen) == 1).await;
     let plane = forge.get("nodesmithcontrolplanes", "kubenodesmith").await;
@@ -217,7 +255,9 @@ async fn ns_03_a_pod_leads_to_a_claim_a_machine_and_a_node() {
         assert_eq!(condition(claim, kind).0, kind);
     }
     let id = text(claim, "/status/providerID");
-    let number = id.strip_prefix("proxmox://").and_then(|rest| rest.split_once("/vms/"));
+    let number = id
+        .strip_prefix("proxmox://")
+        .and_then(|rest| rest.split_once("/vms/"));
     let number: u32 = number.unwrap().1.parse().unwrap();
     assert!((1250..=1300).contains(&number), "{id}");
     let node = text(claim, "/status/nodeName");
@@ -225,21 +265,36 @@ async fn ns_03_a_pod_leads_to_a_claim_a_machine_and_a_node() {
 }
 
 async fn ns_04_limits_hold_at_every_instant_and_the_least_is_kept_up() {
-    let limits = json!({"limits": {"minNodes": 1, "maxNodes": 2, "cpuCores": 0, "memoryMiB": 16384}});
+    let limits =
+        json!({"limits": {"minNodes": 1, "maxNodes": 2, "cpuCores": 0, "memoryMiB": 16384}});
     let forge = Forge::ready(limits).await;
     let watch = forge.world.mirror().always("limits hold", |seen| {
         let all = claims(seen);
-        let memory = all.iter().filter_map(|one| one["spec"]["requirements"]["memoryMiB"].as_i64());
+        let memory = all
+            .iter()
+            .filter_map(|one| one["spec"]["requirements"]["memoryMiB"].as_i64());
         all.len() <= 2 && memory.sum::<i64>() <= 16384
     });
-    forge.until("one node is there without pods", |seen| seen.list(paths::NODES).count() == 1).await;
+    forge
+        .until("one node is there without pods", |seen| {
+            seen.list(paths::NODES).count() == 1
+        })
+        .await;
     forge.deploy("web", 60, "900m").await;
-    forge.until("there are two", |seen| seen.list(paths::NODES).count() == 2).await;
+    forge
+        .until("there are two", |seen| seen.list(paths::NODES).count() == 2)
+        .await;
     tokio::time::sleep(Duration::from_secs(15)).await;
     let pool = forge.get("nodesmithpools", "small").await;
-    assert_eq!(condition(&pool, "Available").0, "MaxNodesReached", "{pool:#}");
+    assert_eq!(
+        condition(&pool, "Available").0,
+        "MaxNodesReached",
+        "{pool:#}"
+    );
     forge.undeploy("web").await;
-    forge.until("one of them goes", |seen| claims(seen).len() == 1).await;
+    forge
+        .until("one of them goes", |seen| claims(seen).len() == 1)
+        .await;
     tokio::time::sleep(Duration::from_secs(20)).await;
     assert_eq!(claims(&forge.world.mirror().seen()).len(), 1);
     watch.check();
@@ -248,20 +303,30 @@ async fn ns_04_limits_hold_at_every_instant_and_the_least_is_kept_up() {
 async fn ns_05_windows_up_and_down_are_waited_for() {
     let windows = json!({"scaleUp": {"stabilizationWindow": "25s"}, "scaleDown": {"stabilizationWindow": "25s"}});
     let forge = Forge::ready(windows).await;
-    forge.until("the pool is available", |seen| {
-        let mut pools = seen.list(paths::SMITH_POOLS);
-        pools.any(|pool| is_true(pool, "Available"))
-    }).await;
+    forge
+        .until("the pool is available", |seen| {
+            let mut pools = seen.list(paths::SMITH_POOLS);
+            pools.any(|pool| is_true(pool, "Available"))
+        })
+        .await;
     forge.deploy("web", 1, "500m").await;
     tokio::time::sleep(Duration::from_secs(20)).await;
     assert!(claims(&forge.world.mirror().seen()).is_empty());
     forge.until("the pod runs", |seen| running(seen) == 1).await;
     forge.undeploy("web").await;
-    forge.until("the pod is gone", |seen| running(seen) == 0).await;
+    forge
+        .until("the pod is gone", |seen| running(seen) == 0)
+        .await;
     tokio::time::sleep(Duration::from_secs(18)).await;
     let left = claims(&forge.world.mirror().seen());
-    assert!(left.iter().all(|one| one["metadata"]["deletionTimestamp"].is_null()) && left.len() == 1);
-    forge.until("the node goes", |seen| claims(seen).is_empty()).await;
+    assert!(
+        left.iter()
+            .all(|one| one["metadata"]["deletionTimestamp"].is_null())
+            && left.len() == 1
+    );
+    forge
+        .until("the node goes", |seen| claims(seen).is_empty())
+        .await;
 }
 
 async fn ns_06_nodes_carry_the_labels_of_template_and_pool() {
@@ -271,7 +336,10 @@ async fn ns_06_nodes_carry_the_labels_of_template_and_pool() {
     let node = seen.list(paths::NODES).next().unwrap();
     assert_eq!(label(node, "topology.kubenodesmith.io/pool"), "small");
     assert_eq!(label(node, "team"), "shop");
-    assert_eq!(node["metadata"]["labels"]["node-role.kubernetes.io/worker"], "");
+    assert_eq!(
+        node["metadata"]["labels"]["node-role.kubernetes.io/worker"],
+        ""
+    );
 }
 
 async fn ns_08_a_secret_that_is_missing_is_named_and_healed_by_itself() {
@@ -283,7 +351,11 @@ async fn ns_08_a_secret_that_is_missing_is_named_and_healed_by_itself() {
     forge
         .until("the pool names the Secret", |seen| {
             let mut pools = seen.list(paths::SMITH_POOLS);
-            pools.any(|pool| condition(pool, "Available").1.contains("proxmox-api-secret"))
+            pools.any(|pool| {
+                condition(pool, "Available")
+                    .1
+                    .contains("proxmox-api-secret")
+            })
         })
         .await;
     forge.secret().await;
@@ -325,7 +397,9 @@ async fn ns_11_bare_metal_is_powered_on_and_off_for_a_pool() {
     forge.plane(&["metal"]).await;
     forge.pool("metal", json!({"providerRef": "rack-a"})).await;
     forge.deploy("web", 2, "5").await;
-    let seen = forge.until("both pods run", |seen| running(seen) == 2).await;
+    let seen = forge
+        .until("both pods run", |seen| running(seen) == 2)
+        .await;
     for claim in claims(&seen) {
         let id = text(&claim, "/status/providerID");
         assert!(id.starts_with("redfish://10.0.9.1"), "{id}");
@@ -340,8 +414,19 @@ async fn ns_11_bare_metal_is_powered_on_and_off_for_a_pool() {
 
 async fn ns_12_what_make_deploy_installs_is_where_the_document_has_it() {
     let world = World::start().await;
-    let apply = ["apply", "--server-side", "--force-conflicts", "--validate=strict", "-k", &config("kubenodesmith")];
-    world.plane().kubectl(apply.map(str::to_owned)).await.unwrap();
+    let apply = [
+        "apply",
+        "--server-side",
+        "--force-conflicts",
+        "--validate=strict",
+        "-k",
+        &config("kubenodesmith"),
+    ];
+    world
+        .plane()
+        .kubectl(apply.map(str::to_owned))
+        .await
+        .unwrap();
     let created = |seen: &Seen| {
         let ours = |pod: &&Arc<Value>| {
             text(pod, "/metadata/namespace") == "kubenodesmith-system"
@@ -349,9 +434,14 @@ async fn ns_12_what_make_deploy_installs_is_where_the_document_has_it() {
         };
         seen.list(paths::PODS).any(|pod| ours(&pod))
     };
-    assert!(world.mirror().until(LIMIT, created).await, "no pods in kubenodesmith-system");
+    assert!(
+        world.mirror().until(LIMIT, created).await,
+        "no pods in kubenodesmith-system"
+    );
     let seen = world.mirror().seen();
-    let pod = seen.list(paths::PODS).find(|pod| text(pod, "/metadata/namespace") == "kubenodesmith-system");
+    let pod = seen
+        .list(paths::PODS)
+        .find(|pod| text(pod, "/metadata/namespace") == "kubenodesmith-system");
     let manager = &pod.unwrap()["spec"]["containers"][0];
     let arguments = manager["args"].to_string();
     for argument in ["--leader-elect", "--health-probe-bind-address=:8081"] {
@@ -362,7 +452,11 @@ async fn ns_12_what_make_deploy_installs_is_where_the_document_has_it() {
     // A dry run of the document's command.
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let made = std::process::Command::new("make")
-        .args(["--dry-run", "deploy", "IMG=registry.example/kubenodesmith:tag"])
+        .args([
+            "--dry-run",
+            "deploy",
+            "IMG=registry.example/kubenodesmith:tag",
+        ])
         .current_dir(root)
         .output()
         .unwrap();
@@ -376,7 +470,12 @@ async fn ns_13_the_sample_workload_leads_to_a_node_and_its_deletion_to_its_remov
     let kubectl = |verb: &str| [verb, "-f", &sample, "--namespace=default"].map(str::to_owned);
     forge.world.plane().kubectl(kubectl("apply")).await.unwrap();
     forge.until("it runs", |seen| running(seen) == 1).await;
-    forge.world.plane().kubectl(kubectl("delete")).await.unwrap();
+    forge
+        .world
+        .plane()
+        .kubectl(kubectl("delete"))
+        .await
+        .unwrap();
     forge
         .until("nothing is left", |seen| {
             claims(seen).is_empty() && seen.list(paths::NODES).count() == 0 && machines(seen) == 0
@@ -386,11 +485,15 @@ async fn ns_13_the_sample_workload_leads_to_a_node_and_its_deletion_to_its_remov
 
 async fn ns_14_pods_that_come_together_share_machines() {
     let forge = Forge::ready(json!({})).await;
-    forge.until("the pool is available", |seen| {
-        let mut pools = seen.list(paths::SMITH_POOLS);
-        pools.any(|pool| is_true(pool, "Available"))
-    }).await;
+    forge
+        .until("the pool is available", |seen| {
+            let mut pools = seen.list(paths::SMITH_POOLS);
+            pools.any(|pool| is_true(pool, "Available"))
+        })
+        .await;
     forge.deploy("web", 20, "200m").await;
-    let seen = forge.until("all pods run", |seen| running(seen) == 20).await;
+    let seen = forge
+        .until("all pods run", |seen| running(seen) == 20)
+        .await;
     assert!(claims(&seen).len() <= 3, "{}", claims(&seen).len());
 }

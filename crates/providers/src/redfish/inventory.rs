@@ -198,7 +198,6 @@ impl Host {
     /// The host as something to buy.
     pub(super) fn instance_type(&self, identity: Option<&Name>, free: bool) -> InstanceType {
         let (capacity, overhead) = self.size();
-        let _ = identity;
         InstanceType {
             name: self.name().clone(),
             labels: self.labels(),
@@ -212,7 +211,9 @@ impl Host {
                 available: free,
                 left: Some(u32::from(free)),
                 reservation: None,
+                stock: identity.cloned(),
             }],
+            quotas: Vec::new(),
         }
     }
 }

@@ -121,9 +121,10 @@ fn plain(conditions: &Conditions) -> Conditions {
         .sorted()
         .into_iter()
         .map(|one| Condition {
-            message: match told_about(&one.kind) && one.status == Truth::True {
-                true => String::new(),
-                false => one.message.clone(),
+            message: if told_about(&one.kind) && one.status == Truth::True {
+                String::new()
+            } else {
+                one.message.clone()
             },
             ..one.clone()
         })
