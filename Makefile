@@ -5,6 +5,8 @@ KUBECTL    ?= kubectl
 ARGS       ?=
 IMG        ?= joiner:latest
 DOCKER     ?= docker
+# Which of config/ is deployed: an image that is called kubenodesmith goes where KubeNodeSmith's document has it.
+DEPLOY     ?= $(if $(findstring kubenodesmith,$(IMG)),kubenodesmith,default)
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 
 .DEFAULT_GOAL := help
@@ -98,11 +100,11 @@ run: ## Run the controllers on the current cluster, from here: make run ARGS="--
 
 .PHONY: deploy
 deploy: ## Install everything, with the image IMG.
-	$(KUBECTL) kustomize config/default | sed 's|image: joiner:latest|image: $(IMG)|' | $(KUBECTL) apply --server-side --filename -
+	$(KUBECTL) kustomize config/$(DEPLOY) | sed 's|image: joiner:latest|image: $(IMG)|' | $(KUBECTL) apply --server-side --filename -
 
 .PHONY: undeploy
 undeploy: ## Remove everything, with every object of ours: delete the pools first, so that machines go too.
-	$(KUBECTL) delete --ignore-not-found --kustomize config/default
+	$(KUBECTL) delete --ignore-not-found --kustomize config/$(DEPLOY)
 
 ##@ Other
 

@@ -10,7 +10,9 @@ pub(crate) mod validate;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use proxmox::{NetworkInterface, ProxmoxSettings, VmIdRange, VmOption};
+pub use proxmox::{
+    NetworkInterface, Overcommit, ProxmoxSettings, VmIdRange, VmOption, VmTemplate,
+};
 pub use redfish::{
     Boot, BootMode, BootOverride, BootTarget, PowerOff, PowerOffMode, RedfishHost, RedfishSettings,
 };

@@ -15,8 +15,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use crate::edge::clients::{Clients, WriteError};
 use crate::record::{
-    BufferRecord, ClassKey, ClassRecord, Conditions, Key, MachineRecord, MachineStatus,
-    MetadataChange, NewMachine, OverlayRecord, PoolRecord, PoolStatus,
+    Behind, BufferRecord, ClassKey, ClassRecord, Conditions, GateRecord, Key, MachineRecord,
+    MachineStatus, MetadataChange, NewMachine, OverlayRecord, PoolRecord, PoolStatus,
 };
 
 /// What a watch has seen of one kind of object.
@@ -58,6 +58,8 @@ pub enum Sighting {
     Machine(Event<MachineRecord>),
     /// A node class.
     Class(Event<ClassRecord>),
+    /// An object that opens pools.
+    Gate(Event<GateRecord>),
     /// A price overlay.
     Overlay(Event<OverlayRecord>),
     /// A capacity buffer.
@@ -146,8 +148,24 @@ pub trait Dialect: Send + Sync {
         false
     }
 
-    /// What of a pool's status is still there when its object is read back: the rest is no reason to write.
-    fn shown(&self, status: PoolStatus) -> PoolStatus {
+    /// Whether a machine that failed says why in its conditions before its object is deleted.
+    fn explains_failures(&self) -> bool {
+        false
+    }
+
+    /// Whether nodes are cordoned, `spec.unschedulable` and all, when they are drained.
+    fn cordons(&self) -> bool {
+        false
+    }
+
+    /// Whether pools say in events when machines are asked for and removed.
+    fn announces_scaling(&self) -> bool {
+        false
+    }
+
+    /// What of a pool's status is still there when its object is read back, in the family's conditions: the rest is no
+    /// reason to write.
+    fn shown(&self, _pool: &PoolRecord, status: PoolStatus, _now: Timestamp) -> PoolStatus {
         status
     }
 
@@ -165,8 +183,9 @@ pub trait Dialect: Send + Sync {
     /// Labels that only this family puts on a machine's node.
     fn node_labels(&self, machine: &MachineRecord) -> Labels;
 
-    /// Who owns the node of a machine.
-    fn owner(&self, machine: &MachineRecord) -> OwnerReference;
+    /// Who owns the node of a machine. `None` for a family whose objects have a namespace and cannot own nodes: then a
+    /// mark on the node says whose it is.
+    fn owner(&self, machine: &MachineRecord) -> Option<OwnerReference>;
 
     /// What a machine is called in events.
     fn machine_ref(&self, machine: &MachineRecord) -> ObjectRef;
@@ -203,6 +222,30 @@ pub trait Dialect: Send + Sync {
         pool: &PoolRecord,
         status: &PoolStatus,
     ) -> Result<PoolRecord, WriteError>;
+
+    /// What a machine object that was written by hand lacks to be launched for its pool.
+    fn adopt(&self, _pool: &PoolRecord, _machine: &MachineRecord) -> Option<MetadataChange> {
+        None
+    }
+
+    /// Puts the family's finalizer on a pool, or takes it off.
+    async fn finalize_pool(
+        &self,
+        _pool: &PoolRecord,
+        _wanted: bool,
+    ) -> Result<Option<PoolRecord>, WriteError> {
+        Ok(None)
+    }
+
+    /// Writes what has become of the pools that a gate names.
+    async fn write_gate(
+        &self,
+        _gate: &GateRecord,
+        _pools: &[(Name, Behind)],
+        _now: Timestamp,
+    ) -> Result<(), WriteError> {
+        Ok(())
+    }
 
     /// Metadata that the family keeps on its pools and machines to tell drift; what is to be changed, if anything.
     fn stamp(&self, _pool: &PoolRecord, _machine: &MachineRecord) -> Option<MetadataChange> {

@@ -104,7 +104,7 @@ async fn expire(context: &Context) {
                 .pool
                 .as_ref()
                 .and_then(|pool| world.pool(pool))
-                .is_some_and(|pool| pool.paused);
+                .is_some_and(|pool| world.held(pool).is_some());
             machine.deleting.is_none()
                 && !paused
                 && machine
@@ -287,6 +287,14 @@ pub(crate) async fn delete(
         "DisruptionTerminating",
         &format!("Disrupting Node: {reason}"),
     );
+    if dialect.announces_scaling() {
+        let pool = machine.pool.as_ref();
+        let pool = pool.and_then(|pool| context.view.read().pool(pool).cloned());
+        if let Some(pool) = pool {
+            let said = format!("Removing {}: {reason}", machine.key.name);
+            context.tell_pool(&pool, Severity::Normal, "ScaledDown", &said);
+        }
+    }
     match dialect.get_machine(&machine.key).await {
         Ok(current) if current.uid == machine.uid => context.view.note_machine(current),
         Ok(_) => context.view.forget_machine(machine),

@@ -422,7 +422,7 @@ impl Dispatcher {
                         .view
                         .read()
                         .pool(&id)
-                        .is_some_and(|pool| pool.pool.replicas.is_some());
+                        .is_some_and(|pool| pool.pool.replicas.is_some() || pool.min_nodes > 0);
                     if fixed {
                         self.batch.again(TERMS);
                     }

@@ -69,6 +69,18 @@ impl Cause {
         self.into()
     }
 
+    /// The word for it in events and conditions.
+    pub fn event(&self) -> &'static str {
+        match self {
+            Cause::InsufficientCapacity(_) => "InsufficientCapacity",
+            Cause::LaunchTimeout(_) => "LaunchTimeout",
+            Cause::LaunchFailed(_) => "ProvisioningFailed",
+            Cause::RegistrationTimeout(_) => "RegistrationTimeout",
+            Cause::GarbageCollected(_) => "MachineGone",
+            Cause::NodeDeleted => "NodeDeleted",
+        }
+    }
+
     /// The sentence for it.
     pub fn sentence(&self) -> String {
         match self {
@@ -84,6 +96,20 @@ impl Cause {
             Cause::NodeDeleted => "its node was deleted".to_owned(),
         }
     }
+}
+
+/// The status of a machine that failed, with the reason in the condition of the stage that it did not reach.
+fn explained(machine: &MachineRecord, cause: &Cause, now: Timestamp) -> Option<MachineStatus> {
+    let stage = match cause {
+        _ if machine.registered() => return None,
+        Cause::RegistrationTimeout(_) | Cause::GarbageCollected(_) => kinds::REGISTERED,
+        Cause::InsufficientCapacity(_) | Cause::LaunchTimeout(_) | Cause::LaunchFailed(_) => {
+            kinds::LAUNCHED
+        }
+        Cause::NodeDeleted => return None,
+    };
+    let change = (stage, Truth::False, cause.event(), cause.sentence());
+    with_conditions(machine, now, [change])
 }
 
 /// When to look again.
@@ -158,8 +184,12 @@ pub struct Observed {
     pub timeouts: Option<Timeouts>,
     /// Finalizer for the node.
     pub finalizer: &'static str,
-    /// Owner of the node.
-    pub owner: OwnerReference,
+    /// Owner of the node; `None` if a mark says whose it is.
+    pub owner: Option<OwnerReference>,
+    /// Whether its node is cordoned when it is drained.
+    pub cordons: bool,
+    /// What an object that was written by hand lacks to be launched.
+    pub adoption: Option<MetadataChange>,
     /// Labels that only the machine's dialect puts on its node.
     pub node_labels: Labels,
     /// Whether users of its family are shown every stage of its life, however short.
@@ -196,6 +226,9 @@ pub fn step(machine: &MachineRecord, observed: &Observed) -> Step {
             finalizer: Some(true),
             ..MetadataChange::default()
         });
+    }
+    if let Some(change) = &observed.adoption {
+        return Step::Metadata(change.clone());
     }
     if !machine.launched() {
         launch::step(machine, observed)

@@ -325,10 +325,32 @@ pub(crate) async fn launch(
     let written = stream::iter(wanted)
         .map(|(position, machine)| async move { (position, write(context, machine, reason).await) })
         .buffered(WRITES);
-    written
+    let written: BTreeMap<usize, MachineRecord> = written
         .filter_map(|(position, machine)| async move { machine.map(|machine| (position, machine)) })
         .collect()
-        .await
+        .await;
+    announce(context, written.values());
+    written
+}
+
+/// Says on each pool what was asked for, where users of its family look for that.
+fn announce<'m>(context: &Context, machines: impl Iterator<Item = &'m MachineRecord>) {
+    let mut by_pool: BTreeMap<&Name, Vec<&str>> = BTreeMap::new();
+    for machine in machines {
+        let announces = context
+            .dialect(&machine.key)
+            .is_some_and(|one| one.announces_scaling());
+        if let Some(pool) = machine.pool.as_ref().filter(|_| announces) {
+            by_pool.entry(pool).or_default().push(&machine.key.name);
+        }
+    }
+    for (pool, names) in by_pool {
+        let Some(pool) = context.view.read().pool(pool).cloned() else {
+            continue;
+        };
+        let said = format!("Asked for {} machines: {}", names.len(), names.join(", "));
+        context.tell_pool(&pool, Severity::Normal, "ScaledUp", &said);
+    }
 }
 
 fn new_machine(

@@ -2,6 +2,7 @@
 //! the status of pools.
 
 pub mod buffers;
+mod gates;
 pub(crate) mod gc;
 pub(crate) mod interruption;
 pub(crate) mod pools;

@@ -2,6 +2,7 @@
 
 mod memory;
 pub(crate) mod ovhcloud;
+pub(crate) mod proxmox;
 pub(crate) mod rackspace;
 pub(crate) mod redfish;
 pub(crate) mod sim;

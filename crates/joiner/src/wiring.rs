@@ -5,8 +5,9 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use joiner_api::Dialect as Family;
 use joiner_controllers::dialect::{ClassFactory, ClassKind, Dialect, Ledgers};
-use joiner_controllers::dialects::karpenter::Karpenter;
-use joiner_controllers::dialects::karpetrack::{CLOUDSPACE, Karpetrack, KarpetrackOptions};
+use joiner_controllers::dialects::karpenter::{self, Karpenter};
+use joiner_controllers::dialects::karpetrack::{Karpetrack, KarpetrackOptions};
+use joiner_controllers::dialects::nodesmith::NodeSmith;
 use joiner_controllers::edge::clients::Clients;
 use joiner_controllers::edge::clock::{Clock, SharedClock};
 use joiner_controllers::edge::lease::LeaseOptions;
@@ -62,7 +63,7 @@ pub(crate) struct LeftoverParts {
 }
 
 /// All of them. A family that is to be served is a line here.
-pub(crate) const SERVED: [Served; 3] = [
+pub(crate) const SERVED: [Served; 4] = [
     Served {
         family: Family::Karpenter,
         group_version: "karpenter.sh/v1",
@@ -85,6 +86,17 @@ pub(crate) const SERVED: [Served; 3] = [
             let (aws, options) = (parts.aws.clone(), parts.options.clone());
             Arc::new(Leftover::new(aws, options, registry))
         }),
+    },
+    Served {
+        family: Family::Nodesmith,
+        group_version: "kubenodesmith.parawell.cloud/v1alpha1",
+        plurals: &[
+            "nodesmithcontrolplanes",
+            "nodesmithpools",
+            "nodesmithproviders",
+            "nodesmithclaims",
+        ],
+        seat: Seat::Dialect(|clients, _, _| Arc::new(NodeSmith::new(clients.clone()))),
     },
 ];
 
@@ -122,9 +134,12 @@ pub(crate) struct Wiring {
 impl Wiring {
     /// Starts the engine.
     pub(crate) fn start(self, registry: &mut Registry) -> Engine {
-        // What a process was started for is no class that a NodePool could name.
-        let kinds = self.classes.iter().map(|one| one.kind());
-        let kinds: Vec<ClassKind> = kinds.filter(|kind| *kind != CLOUDSPACE).collect();
+        // Classes of another family are none that a NodePool could name.
+        let own = self
+            .classes
+            .iter()
+            .filter(|one| one.family() == karpenter::NAME);
+        let kinds: Vec<ClassKind> = own.map(|one| one.kind()).collect();
         let mut dialects = Vec::new();
         let mut operators = Vec::new();
         for served in &self.families {

@@ -9,6 +9,7 @@ mod ledger;
 mod machine;
 pub mod ovhcloud;
 mod provider;
+pub mod proxmox;
 pub mod rackspace;
 pub mod redfish;
 

@@ -3,6 +3,7 @@
 pub mod ec2;
 pub mod faulty;
 pub mod ovhcloud;
+pub mod proxmox;
 pub mod rackspace;
 pub mod redfish;
 pub mod sim;

@@ -1,5 +1,7 @@
 //! Settings of a Proxmox VE cluster.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -47,6 +49,60 @@ pub struct ProxmoxSettings {
     /// Whom to trust; Proxmox signs its own certificates unless told otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<Tls>,
+    /// A template to copy; without it, machines are made new and boot from the network.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<VmTemplate>,
+    /// Zone of each Proxmox node, such as its rack; a node that is not listed is a zone of its own.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 200))]
+    pub zones: BTreeMap<String, String>,
+    /// How much of a Proxmox node may be promised to machines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overcommit: Option<Overcommit>,
+    /// Memory that stays with each Proxmox node, in MiB; 2048 if not set.
+    #[serde(
+        rename = "hostReserveMiB",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(extend("minimum" = 0))]
+    pub host_reserve_mib: Option<i64>,
+}
+
+/// A template to copy.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub struct VmTemplate {
+    /// Its name, its tag or its number. Each Proxmox node has one, or it stands on storage that all of them share.
+    #[schemars(extend("minLength" = 1, "maxLength" = 63))]
+    pub name: String,
+    /// Storage for the disks of full copies; that of the template if not set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("maxLength" = 100))]
+    pub storage: Option<String>,
+    /// Whether copies share the disk of the template.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub linked: Option<bool>,
+    /// Size of the disk that machines boot from, in GiB; that of the template if not set.
+    #[serde(rename = "diskGiB", default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("minimum" = 1, "maximum" = 65536))]
+    pub disk_gib: Option<i64>,
+}
+
+/// How much of a Proxmox node may be promised to machines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub struct Overcommit {
+    /// Cores as a share of the node's threads, in percent; 200 if not set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("minimum" = 1, "maximum" = 10000))]
+    pub cpu_percent: Option<i64>,
+    /// Memory as a share of the node's memory, in percent; 100 if not set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("minimum" = 1, "maximum" = 1000))]
+    pub memory_percent: Option<i64>,
 }
 
 /// A range of machine numbers.

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::condition::Condition;
-use crate::text::Duration;
+use crate::text::{Duration, ResourceList};
 
 /// Which machine is wanted.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -106,6 +106,15 @@ pub struct NodeSmithClaimStatus {
     /// Who works on it; kept for other tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<ClaimLease>,
+    /// What the machine has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<ResourceList>,
+    /// What of it pods can have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allocatable: Option<ResourceList>,
+    /// When a pod last came or went.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_pod_event_time: Option<Time>,
     /// How far it has come: Launched, Registered, Initialized, Ready; or Failed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "crate::schema::conditions")]

@@ -26,6 +26,7 @@ use crate::text::Duration;
     printcolumn(name = "Provider", type_ = "string", json_path = ".spec.providerRef"),
     printcolumn(name = "Min", type_ = "integer", json_path = ".spec.limits.minNodes"),
     printcolumn(name = "Max", type_ = "integer", json_path = ".spec.limits.maxNodes"),
+    printcolumn(name = "Nodes", type_ = "integer", json_path = ".status.nodes"),
     printcolumn(
         name = "Available",
         type_ = "string",
@@ -135,6 +136,10 @@ pub struct NodeSmithPoolStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "crate::schema::conditions")]
     pub conditions: Vec<Condition>,
+    /// Machines that it has, those on their way included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::schema::int")]
+    pub nodes: Option<i64>,
     /// When it last grew or shrank.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_scale_activity: Option<Time>,

@@ -10,20 +10,20 @@ use futures::StreamExt as _;
 use joiner_api::karpenter::{CapacityBuffer, NodeClaim, NodeOverlay, NodePool};
 use joiner_core::name::Labels;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::api::{Api, ApiResource, DynamicObject, PostParams};
-use kube::core::GroupVersionKind;
+use kube::api::{Api, PostParams};
 use serde_json::json;
 
 pub use hash::VERSION as HASH_VERSION;
 
+use super::classes::watch_class;
 use super::{convert, objects};
-use crate::dialect::{ClassKind, Dialect, Malformed, ObjectRef, Sighting, Watch, Window};
+use crate::dialect::{ClassKind, Dialect, ObjectRef, Sighting, Watch, Window};
 use crate::edge::clients::{Clients, WriteError};
 use crate::record::{
     BufferRecord, Conditions, Key, MachineRecord, MachineStatus, MetadataChange, NewMachine,
     OverlayRecord, PoolRecord, PoolStatus,
 };
-use crate::view::watch::{Need, events, guarded};
+use crate::view::watch::{Need, guarded};
 
 /// Name of the dialect.
 pub const NAME: &str = "karpenter";
@@ -78,25 +78,6 @@ impl Karpenter {
         self.classes
             .iter()
             .any(|kind| kind.group == class.group && kind.kind == class.kind)
-    }
-
-    fn watch_class(clients: &Clients, kind: &ClassKind) -> Watch {
-        let gvk = GroupVersionKind::gvk(kind.group, kind.version, kind.kind);
-        let resource = ApiResource::from_gvk_with_plural(&gvk, kind.plural);
-        let api: Api<DynamicObject> = Api::all_with(clients.reads.clone(), &resource);
-        let (group, name) = (kind.group, kind.kind);
-        let stream = events(
-            api,
-            kind.kind,
-            Need::Optional,
-            move |object: DynamicObject| {
-                Ok::<_, Malformed>(terms::lower_class(&object, group, name))
-            },
-        );
-        Watch {
-            source: format!("{NAME}/{}.{}", kind.plural, kind.group),
-            stream: stream.map(Sighting::Class).boxed(),
-        }
     }
 }
 
@@ -165,7 +146,7 @@ impl Dialect for Karpenter {
         all.extend(
             self.classes
                 .iter()
-                .map(|kind| Self::watch_class(clients, kind)),
+                .map(|kind| watch_class(NAME, clients, kind)),
         );
         all
     }
@@ -178,15 +159,15 @@ impl Dialect for Karpenter {
         machine::node_labels(machine)
     }
 
-    fn owner(&self, machine: &MachineRecord) -> OwnerReference {
-        OwnerReference {
+    fn owner(&self, machine: &MachineRecord) -> Option<OwnerReference> {
+        Some(OwnerReference {
             api_version: "karpenter.sh/v1".into(),
             kind: "NodeClaim".into(),
             name: machine.key.name.to_string(),
             uid: machine.uid.0.to_string(),
             controller: None,
             block_owner_deletion: Some(true),
-        }
+        })
     }
 
     fn machine_ref(&self, machine: &MachineRecord) -> ObjectRef {

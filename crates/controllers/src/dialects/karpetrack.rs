@@ -13,7 +13,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::StreamExt as _;
 use futures::stream;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use joiner_api::karpetrack::{Phase, SpotNode, SpotNodePool, keys};
 use joiner_core::labels as well_known;
 use joiner_core::name::Labels;
@@ -180,7 +180,7 @@ impl Dialect for Karpetrack {
         }
     }
 
-    fn shown(&self, status: PoolStatus) -> PoolStatus {
+    fn shown(&self, _: &PoolRecord, status: PoolStatus, _: Timestamp) -> PoolStatus {
         pool::shown(status)
     }
 
@@ -223,15 +223,15 @@ impl Dialect for Karpetrack {
         machine::node_labels(machine)
     }
 
-    fn owner(&self, machine: &MachineRecord) -> OwnerReference {
-        OwnerReference {
+    fn owner(&self, machine: &MachineRecord) -> Option<OwnerReference> {
+        Some(OwnerReference {
             api_version: API_VERSION.into(),
             kind: "SpotNode".into(),
             name: machine.key.name.to_string(),
             uid: machine.uid.0.to_string(),
             controller: None,
             block_owner_deletion: Some(true),
-        }
+        })
     }
 
     fn machine_ref(&self, machine: &MachineRecord) -> ObjectRef {

@@ -119,7 +119,7 @@ fn targets<'p>(
                 .pool
                 .as_ref()
                 .and_then(|pool| world.pool(pool))
-                .is_some_and(|pool| pool.paused);
+                .is_some_and(|pool| world.held(pool).is_some());
             let free = machine.deleting.is_none()
                 && machine.intent().is_none()
                 && machine.initialized()

@@ -8,6 +8,7 @@ use joiner_core::taints::Taint;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Value, json};
 
+use crate::record::annotations::MACHINE_UID;
 use crate::view::nodes::{NodeRecord, TaintTime};
 
 /// Keeps load balancers away from a node that goes.
@@ -42,6 +43,8 @@ pub struct NodeChange {
     pub finalizers: Option<Vec<Name>>,
     /// Owner to add.
     pub owner: Option<OwnerReference>,
+    /// Whether it is to be cordoned.
+    pub cordon: bool,
 }
 
 impl NodeChange {
@@ -65,6 +68,7 @@ impl NodeChange {
             && self.taints.is_none()
             && self.finalizers.is_none()
             && self.owner.is_none()
+            && !self.cordon
     }
 
     /// Sees to it that the node has these labels.
@@ -116,6 +120,26 @@ impl NodeChange {
         if taints != node.taints {
             self.taints = Some(taints);
         }
+    }
+
+    /// Sees to it that the node says which machine object it belongs to: by its owner, or by a mark where the object
+    /// cannot own nodes. Says whether that changes anything.
+    pub fn ensure_owner(
+        &mut self,
+        node: &NodeRecord,
+        uid: &Name,
+        owner: Option<&OwnerReference>,
+    ) -> bool {
+        if node.owners.contains(uid) {
+            return false;
+        }
+        match owner {
+            Some(owner) => self.owner = Some(owner.clone()),
+            None => {
+                self.annotations.insert(MACHINE_UID.into(), uid.clone());
+            }
+        }
+        true
     }
 
     /// Sees to it that the node has, or lacks, a finalizer.
@@ -180,6 +204,9 @@ impl NodeChange {
                 .iter()
                 .map(|(key, value, effect)| json!({"key": &**key, "value": &**value, "effect": &**effect}));
             patch["spec"] = json!({"taints": known.chain(strange).collect::<Vec<_>>()});
+        }
+        if self.cordon {
+            patch["spec"]["unschedulable"] = json!(true);
         }
         patch
     }

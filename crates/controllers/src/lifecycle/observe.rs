@@ -85,6 +85,10 @@ impl Worker<'_> {
             timeouts: slot.map(|slot| machine.timeouts(&*slot.provider)),
             finalizer: dialect.finalizer(),
             owner: dialect.owner(machine),
+            cordons: dialect.cordons(),
+            adoption: pool
+                .filter(|pool| world.managed(pool))
+                .and_then(|pool| dialect.adopt(pool, machine)),
             node_labels: dialect.node_labels(machine),
             shows_phases: dialect.shows_phases(),
             nodes,

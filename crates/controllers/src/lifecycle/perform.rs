@@ -271,7 +271,21 @@ impl Worker<'_> {
         let context = self.context;
         let sentence = cause.sentence();
         info!(machine = %machine.key, reason = cause.word(), %sentence, "machine is given up");
-        context.tell_machine(machine, Severity::Warning, "Failed", &sentence);
+        let word = if dialect.explains_failures() {
+            cause.event()
+        } else {
+            "Failed"
+        };
+        context.tell_machine(machine, Severity::Warning, word, &sentence);
+        if dialect.explains_failures()
+            && let Some(status) = super::explained(machine, &cause, context.now())
+        {
+            match dialect.write_machine_status(machine, &status).await {
+                Ok(written) => context.view.note_machine(written),
+                Err(WriteError::Gone(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
         dialect.delete_machine(machine).await?;
         context.metrics.machine_disrupted(machine, cause.word());
         if let Some(pool) = &machine.pool

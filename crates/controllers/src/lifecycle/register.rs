@@ -63,7 +63,7 @@ pub(super) fn step(machine: &MachineRecord, observed: &Observed) -> Step {
                 "MultipleNodesFound",
                 message,
             );
-            let until = clock::after(machine.created, timeouts.registration);
+            let until = machine.registration_deadline(&timeouts);
             if now >= until {
                 return Step::Delete(Cause::RegistrationTimeout(change.3));
             }
@@ -103,7 +103,7 @@ fn missing(machine: &MachineRecord, observed: &Observed, timeouts: Timeouts) -> 
         _ => NO_NODE.to_owned(),
     });
     let said = said.unwrap_or_default();
-    let until = clock::after(machine.created, timeouts.registration);
+    let until = machine.registration_deadline(&timeouts);
     if now >= until {
         return Step::Delete(Cause::RegistrationTimeout(said));
     }
@@ -158,10 +158,8 @@ fn join(machine: &MachineRecord, observed: &Observed, node: &NodeRecord) -> Step
     if obstacle.is_none() {
         super::initialize::take_into_use(&mut change, node, observed);
     }
-    if !node.owners.contains(&machine.uid.0) {
-        change.owner = Some(observed.owner.clone());
-    }
-    let owned = change.owner.is_none() && change.finalizers.is_none() && change.taints.is_none();
+    let claimed = change.ensure_owner(node, &machine.uid.0, observed.owner.as_ref());
+    let owned = !claimed && change.finalizers.is_none() && change.taints.is_none();
     if !(owned && change.labels.is_empty()) {
         return Step::Node(Box::new(change));
     }

@@ -80,10 +80,9 @@ fn empty(machine: &MachineRecord, observed: &Observed, node: &NodeRecord) -> Opt
     change.ensure_taints(node, &[Taint::no_schedule(DISRUPTED)], &[]);
     change.taint_time = Some(now);
     change.ensure_unbalanced(node);
-    if !node.owners.contains(&machine.uid.0) {
-        // It was never registered. When its machine is gone, nothing else tells a later process whose node it was.
-        change.owner = Some(observed.owner.clone());
-    }
+    // One that was never registered: when its machine is gone, nothing else tells a later process whose node it was.
+    change.ensure_owner(node, &machine.uid.0, observed.owner.as_ref());
+    change.cordon = observed.cordons && !node.unschedulable;
     if !change.is_empty() {
         return Some(Step::Node(Box::new(change)));
     }

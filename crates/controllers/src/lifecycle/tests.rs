@@ -145,6 +145,49 @@ fn a_node_of_another_machine_is_never_taken() {
 }
 
 #[test]
+fn a_machine_that_cannot_own_its_node_marks_it() {
+    let mut toy = Toy::new();
+    toy.owns_nodes = false;
+    toy.run_until(|toy| toy.machine().initialized());
+    let node = toy.node.as_ref().unwrap();
+    assert_eq!(node.owners, ["uid-1".into()]);
+    toy.machine.as_mut().unwrap().deleting = Some(toy.now);
+    toy.run_until(|toy| toy.machine.is_none());
+    assert!(toy.node.is_none() && toy.cloud.is_empty());
+}
+
+#[test]
+fn a_node_is_cordoned_where_the_family_says_so() {
+    for cordons in [true, false] {
+        let mut toy = Toy::new();
+        toy.cordons = cordons;
+        toy.run_until(|toy| toy.machine().initialized());
+        toy.machine.as_mut().unwrap().deleting = Some(toy.now);
+        toy.run_until(|toy| {
+            let node = toy.node.as_ref();
+            node.is_none_or(|node| node.tainted("karpenter.sh/disrupted", Effect::NoSchedule))
+        });
+        assert_eq!(toy.node.as_ref().unwrap().unschedulable, cordons);
+    }
+}
+
+#[test]
+fn a_pool_s_own_timeout_counts_from_the_launch() {
+    let mut toy = Toy::new();
+    toy.joins_after = None;
+    toy.pending = Some("booting".into());
+    toy.machine.as_mut().unwrap().registration_timeout = Some(jiff::SignedDuration::from_mins(5));
+    toy.run_for(Duration::from_mins(3));
+    toy.pending = None;
+    toy.cloud[0].state = MachineState::Running;
+    toy.run_until(|toy| toy.machine().launched());
+    toy.run_for(Duration::from_mins(4));
+    assert!(toy.given_up.is_none());
+    toy.run_for(Duration::from_mins(2));
+    assert!(matches!(toy.given_up, Some(Cause::RegistrationTimeout(_))));
+}
+
+#[test]
 fn a_startup_taint_that_was_taken_off_is_not_put_back() {
     let mut toy = Toy::new();
     toy.removes_startup_taints = true;

@@ -17,12 +17,18 @@ use crate::view::World;
 
 /// What nodes of a type offer pods, by catalogue and type.
 #[derive(Debug, Default)]
-pub struct Learned(Mutex<BTreeMap<(Name, Name), Resources>>);
+pub struct Learned(
+    Mutex<BTreeMap<(Name, Name), Resources>>,
+    /// What nodes of a range keep for themselves, the most of each resource: their sizes differ, so that what they offer
+    /// says nothing about the next one.
+    Mutex<BTreeMap<(Name, Name), Resources>>,
+);
 
 impl Learned {
     /// Reads off what the nodes that are there tell.
     pub(crate) fn look(&self, world: &World) {
         let mut seen: BTreeMap<(Name, Name), Resources> = BTreeMap::new();
+        let mut kept: BTreeMap<(Name, Name), Resources> = BTreeMap::new();
         for machine in world.machines.iter().filter(|one| one.initialized()) {
             let node = machine
                 .status
@@ -36,13 +42,26 @@ impl Learned {
                 .entry((machine.class.catalog(), kind.clone()))
                 .or_insert_with(|| node.allocatable.clone());
             *entry = least(entry, &node.allocatable);
+            let entry = kept
+                .entry((machine.class.catalog(), kind.clone()))
+                .or_default();
+            for (name, amount) in machine.status.capacity.iter() {
+                // What a node does not mention at all is not there yet: drivers report late.
+                let real = node.allocatable.get(name);
+                if real > 0 && &**name != PODS {
+                    entry.set(name, entry.get(name).max(amount - real));
+                }
+            }
         }
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.extend(seen);
+        let mut known = self.1.lock().unwrap_or_else(PoisonError::into_inner);
+        known.extend(kept);
     }
 
     /// Corrects a catalogue: a type whose nodes offer something else than it says offers that.
     pub(crate) fn correct(&self, base: &Name, catalog: &mut Catalog) {
+        self.correct_ranges(base, catalog);
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.is_empty() {
             return;
@@ -74,9 +93,28 @@ impl Learned {
         }
     }
 
+    /// Machines made to measure keep as much for themselves as those that are there do.
+    fn correct_ranges(&self, base: &Name, catalog: &mut Catalog) {
+        let kept = self.1.lock().unwrap_or_else(PoisonError::into_inner);
+        for range in &mut catalog.ranges {
+            let Some(real) = kept.get(&(base.clone(), range.name.clone())) else {
+                continue;
+            };
+            for (name, amount) in real.iter() {
+                // The smallest machine must still hold something.
+                let most = range.min.get(name) - 1;
+                if amount > range.overhead.get(name) && amount <= most {
+                    range.overhead.set(name, amount);
+                }
+            }
+        }
+    }
+
     /// Forgets types that nobody sells any more.
     pub(crate) fn retain(&self, keep: impl Fn(&Name, &Name) -> bool) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|(catalog, kind), _| keep(catalog, kind));
+        let mut known = self.1.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|(catalog, kind), _| keep(catalog, kind));
     }
 }
@@ -91,6 +129,37 @@ fn least(one: &Resources, other: &Resources) -> Resources {
 mod tests {
     use super::*;
     use joiner_core::problem::InstanceType;
+
+    #[test]
+    fn machines_made_to_measure_keep_what_those_that_are_there_keep() {
+        use joiner_core::problem::{CapacityType, Range, UnitPrices};
+        let learned = Learned::default();
+        let catalog: Name = "c".into();
+        let kept = Resources::new().with("cpu", 100).with("memory", 700);
+        let key = (catalog.clone(), Name::from("vm"));
+        learned.1.lock().unwrap().insert(key, kept);
+        let size = |cpu, memory| Resources::new().with("cpu", cpu).with("memory", memory);
+        let mut sold = Catalog {
+            ranges: vec![Range {
+                name: "vm".into(),
+                labels: joiner_core::name::Labels::new(),
+                region: "".into(),
+                capacity_type: CapacityType::OnDemand,
+                min: size(1000, 500),
+                max: size(8000, 8_000),
+                step: size(1000, 100),
+                overhead: size(0, 200),
+                prices: UnitPrices::default(),
+                hosts: Vec::new(),
+                left: None,
+            }],
+            ..Catalog::default()
+        };
+        learned.correct(&catalog, &mut sold);
+        let overhead = &sold.ranges[0].overhead;
+        assert_eq!(overhead.get("cpu"), 100);
+        assert_eq!(overhead.get("memory"), 200, "more than the smallest machine has is not believed");
+    }
 
     #[test]
     fn a_type_offers_what_its_nodes_offer() {

@@ -16,6 +16,7 @@ use crate::market::backoff::Subject;
 use crate::market::stock;
 use crate::record::{ClassKey, OverlayRecord, PoolRecord};
 use crate::view::World;
+use crate::view::pods::PodRecord;
 use crate::view::problem::Terms;
 
 /// The terms as they are now.
@@ -31,7 +32,8 @@ pub(crate) fn terms(context: &Context, world: &World, now: Timestamp) -> Terms {
     context.learned.look(world);
     let overlays = crate::market::overlays::accepted(context, world);
     for pool in world.pools.iter() {
-        if let Some(reason) = closed(context, world, pool, now) {
+        let closed = closed(context, world, pool, now).or_else(|| steadying(world, pool, now));
+        if let Some(reason) = closed {
             terms.closed.insert(pool.id().clone(), reason);
         }
         let base = pool.class.catalog();
@@ -78,12 +80,17 @@ pub(crate) fn base_catalog(name: &Name) -> Name {
 }
 
 /// Why a pool must not buy now.
-fn closed(context: &Context, world: &World, pool: &PoolRecord, now: Timestamp) -> Option<String> {
+pub(crate) fn closed(
+    context: &Context,
+    world: &World,
+    pool: &PoolRecord,
+    now: Timestamp,
+) -> Option<String> {
     if context.settings.paused {
         return Some("everything is paused".to_owned());
     }
-    if pool.paused {
-        return Some("the pool is paused".to_owned());
+    if let Some(held) = world.held(pool) {
+        return Some(held);
     }
     if let Some(invalid) = &pool.invalid {
         return Some(invalid.clone());
@@ -99,6 +106,30 @@ fn closed(context: &Context, world: &World, pool: &PoolRecord, now: Timestamp) -
         .backoffs
         .waiting(&Subject::Pool(pool.id().clone()), now)?;
     Some(format!("waits until {until} after a failure: {because}"))
+}
+
+/// Why a pool that launches machines only for pods that have waited for a while does not do so yet.
+fn steadying(world: &World, pool: &PoolRecord, now: Timestamp) -> Option<String> {
+    let window = pool.scale_up_after;
+    if !window.is_positive() {
+        return None;
+    }
+    let own = Requirements::parse(&pool.pool.requirements).ok();
+    let own = own.map(|mut own| {
+        own.require_all(&Requirements::from_labels(&pool.pool.labels));
+        own
+    });
+    // A pod that can never be one of the pool's says nothing about how long the pool's own have waited.
+    let fits = |pod: &PodRecord| {
+        let wanted = Requirements::from_labels(&pod.spec.node_selector);
+        own.as_ref()
+            .is_none_or(|own| own.compatible(&wanted, |_| true).is_ok())
+    };
+    let waited = |pod: &PodRecord| now.duration_since(pod.created) >= window;
+    let mut waiting = world.pods.iter().filter(|pod| pod.waits());
+    (!waiting.any(|pod| waited(pod) && fits(pod))).then(|| {
+        format!("no pod that could run there has waited for {window:#} yet, as the pool asks")
+    })
 }
 
 /// Applies overlays, heaviest first: what one has said, lighter ones do not change.

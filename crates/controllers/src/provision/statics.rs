@@ -1,4 +1,4 @@
-//! Pools that keep exactly so many machines, whatever the pods want.
+//! Pools that keep exactly so many machines, or at least so many, whatever the pods want.
 //!
 //! karpenter: pkg/controllers/static
 
@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use joiner_core::name::Name;
 use joiner_core::problem::Pool;
-use joiner_core::resources::Resources;
 use tracing::{info, warn};
 
 use super::{Outcome, launch, offers};
@@ -15,19 +14,23 @@ use crate::context::{Context, Mode};
 use crate::record::{MachineRecord, PoolRecord};
 use crate::view::pods::Owner;
 
-/// Brings static pools to their size.
+/// Brings static pools to their size, and others to their least.
 pub(super) async fn fill(context: &Context) -> Outcome {
     let pools: Vec<Arc<PoolRecord>> = {
         let world = context.view.read();
-        let fixed = |pool: &&Arc<PoolRecord>| pool.pool.replicas.is_some() && !pool.deleting;
+        let fixed = |pool: &&Arc<PoolRecord>| {
+            (pool.pool.replicas.is_some() || pool.min_nodes > 0) && !pool.deleting
+        };
         world.pools.iter().filter(fixed).cloned().collect()
     };
     let mut outcome = Outcome::Finished;
     for pool in pools {
-        if context.settings.mode == Mode::ObserveOnly || context.settings.paused || pool.paused {
+        let held = context.view.read().held(&pool).is_some();
+        if context.settings.mode == Mode::ObserveOnly || context.settings.paused || held {
             continue;
         }
-        let wanted = usize::try_from(pool.pool.replicas.unwrap_or(0)).unwrap_or(0);
+        let wanted = pool.pool.replicas.unwrap_or(pool.min_nodes);
+        let wanted = usize::try_from(wanted).unwrap_or(0);
         let active: Vec<Arc<MachineRecord>> = {
             let world = context.view.read();
             let alive = |machine: &&Arc<MachineRecord>| {
@@ -39,11 +42,21 @@ pub(super) async fn fill(context: &Context) -> Outcome {
             world.machines.iter().filter(alive).cloned().collect()
         };
         if active.len() < wanted {
-            let made = grow(context, &pool, wanted - active.len()).await;
-            if made < wanted - active.len() {
+            let missing = wanted - active.len();
+            let made = if pool.pool.replicas.is_some() {
+                grow(context, &pool, missing).await
+            } else {
+                // What is bought is made to measure or one of a few: each takes something off what the next can have.
+                let mut made = 0;
+                while made < missing && grow(context, &pool, 1).await == 1 {
+                    made += 1;
+                }
+                made
+            };
+            if made < missing {
                 outcome = Outcome::Unfinished;
             }
-        } else if active.len() > wanted {
+        } else if active.len() > wanted && pool.pool.replicas.is_some() {
             shrink(context, &active, active.len() - wanted).await;
         }
     }
@@ -53,12 +66,16 @@ pub(super) async fn fill(context: &Context) -> Outcome {
 async fn grow(context: &Context, pool: &PoolRecord, missing: usize) -> usize {
     let now = context.now();
     let _buying = context.purchasing.lock().await;
-    let terms = {
+    let (terms, closed, daemons) = {
         let world = context.view.read();
-        crate::market::terms::terms(context, &world, now)
+        let terms = crate::market::terms::terms(context, &world, now);
+        let daemons = world.daemon_sets.iter().filter_map(|set| set.value.clone());
+        // How long pods must wait is no matter of nodes that are there without pods.
+        let closed = crate::market::terms::closed(context, &world, pool, now);
+        (terms, closed, daemons.collect::<Vec<_>>())
     };
-    if let Some(reason) = terms.closed.get(pool.id()) {
-        warn!(pool = %pool.id(), %reason, "a static pool is too small and cannot buy");
+    if let Some(reason) = closed {
+        warn!(pool = %pool.id(), %reason, "a pool has fewer nodes than it must keep and cannot launch");
         return 0;
     }
     let name = terms
@@ -76,7 +93,11 @@ async fn grow(context: &Context, pool: &PoolRecord, missing: usize) -> usize {
         limits: joiner_core::problem::Limits::default(),
         ..pool.pool.clone()
     };
-    let problem = offers::single(context, (**catalog).clone(), buyer, Resources::new());
+    let size = pool.min_size.clone();
+    let mut problem = offers::single(context, (**catalog).clone(), buyer, size);
+    if pool.pool.replicas.is_none() {
+        problem.daemon_sets = daemons;
+    }
     let decided = context.provide(problem).await;
     let Some((problem, plan)) = decided else {
         return 0;

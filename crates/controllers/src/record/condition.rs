@@ -40,6 +40,11 @@ pub mod kinds {
     /// What a pool's cloud sells, and for how much, is known as of now; says since when it is not.
     pub const CATALOG_CURRENT: &str = "CatalogCurrent";
 
+    /// A pool may grow: it is within its limits and its node class can be used. Not every family has it.
+    pub const AVAILABLE: &str = "Available";
+    /// A pool is growing or shrinking. Not every family has it.
+    pub const PROGRESSING: &str = "Progressing";
+
     /// What a machine goes through, in order.
     pub const LIFECYCLE: [&str; 3] = [LAUNCHED, REGISTERED, INITIALIZED];
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use joiner_core::money::Money;
@@ -15,6 +16,7 @@ use joiner_providers::{MachineId, Provider, Timeouts, Uid};
 use serde::{Deserialize, Serialize};
 
 use super::{ClassKey, Conditions, Key, PoolRecord, kinds};
+use crate::edge::clock;
 
 /// Annotations of Joiner's own on machine objects, the same in every dialect.
 pub mod annotations {
@@ -36,6 +38,8 @@ pub mod annotations {
     pub const PRICE: &str = "joiner.dev/price";
     /// When every pod is gone at the latest.
     pub const TERMINATION_TIMESTAMP: &str = "karpenter.sh/nodeclaim-termination-timestamp";
+    /// On a node: identity of the machine object that it belongs to, where that object cannot be its owner.
+    pub const MACHINE_UID: &str = "joiner.dev/machine-uid";
     /// `"true"` on a node or machine: leave it alone.
     pub const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
 }
@@ -138,6 +142,8 @@ pub struct MachineRecord {
     pub expire_after: Option<SignedDuration>,
     /// How long its drain may last.
     pub termination_grace: Option<SignedDuration>,
+    /// How long it may take to become a node, counted from its launch, where its pool says so.
+    pub registration_timeout: Option<SignedDuration>,
     /// What it may cost at most, in dollars per hour, where that is not fixed when it is bought.
     pub max_price: Option<Money>,
     /// What to buy, best first.
@@ -162,10 +168,22 @@ impl MachineRecord {
 
     /// How long things take for what it is bought as.
     pub fn timeouts(&self, provider: &dyn Provider) -> Timeouts {
-        match self.offer().or(self.offers.last()) {
+        let mut timeouts = match self.offer().or(self.offers.last()) {
             Some(offer) => provider.timeouts(&offer.purchase),
             None => Timeouts::default(),
+        };
+        if let Some(own) = self.registration_timeout {
+            timeouts.registration = Duration::try_from(own).unwrap_or_default();
         }
+        timeouts
+    }
+
+    /// Until when it must have become a node. A pool's own timeout counts from the launch; that of a provider, which
+    /// knows how long a launch takes, from the request.
+    pub fn registration_deadline(&self, timeouts: &Timeouts) -> Timestamp {
+        let launched = self.status.conditions.true_since(kinds::LAUNCHED);
+        let from = launched.filter(|_| self.registration_timeout.is_some());
+        clock::after(from.unwrap_or(self.created), timeouts.registration)
     }
 
     /// That it is to go, and for what; `None` also if the note cannot be read.

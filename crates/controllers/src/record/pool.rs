@@ -25,6 +25,10 @@ pub struct PoolStatus {
     pub class_generation: Option<i64>,
     /// Whether it is healthy and ready to buy.
     pub conditions: Conditions,
+    /// How many of its machines cannot be used yet.
+    pub arriving: u32,
+    /// How many of its machines are being removed.
+    pub leaving: u32,
 }
 
 /// A pool object.
@@ -58,6 +62,16 @@ pub struct PoolRecord {
     pub expiry_window: SignedDuration,
     /// How many of its nodes are drained at the same time, in percent and rounded up, however many are being replaced.
     pub drained_at_once: Option<u8>,
+    /// Nodes that it keeps whatever the pods want; it may have more.
+    pub min_nodes: u32,
+    /// What a node must have room for that is launched to reach `min_nodes`, beside daemon sets.
+    pub min_size: Resources,
+    /// How long a pod must wait before machines are launched for it.
+    pub scale_up_after: SignedDuration,
+    /// Whether a gate of its family must name it before it is managed.
+    pub gated: bool,
+    /// Whether the family's finalizer is on the pool; `None` for a family whose pools have none.
+    pub finalizer: Option<bool>,
     /// Annotations of the pool object.
     pub annotations: Labels,
     /// Digest of everything whose change means drift.
@@ -73,6 +87,56 @@ impl PoolRecord {
     pub fn id(&self) -> &Name {
         &self.pool.name
     }
+}
+
+/// An object that names the pools of its family and namespace that are managed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GateRecord {
+    /// Which.
+    pub key: Key,
+    /// Its identity.
+    pub uid: Name,
+    /// Version of the object.
+    pub version: u64,
+    /// Generation of its settings.
+    pub generation: i64,
+    /// It is to go: its pools are not managed any more.
+    pub deleting: bool,
+    /// Names of the pools that it opens, in its own namespace.
+    pub pools: Vec<Name>,
+    /// Its conditions so far.
+    pub conditions: Conditions,
+}
+
+impl GateRecord {
+    /// Whether it opens a pool.
+    pub fn opens(&self, pool: &Key) -> bool {
+        !self.deleting
+            && self.key.dialect == pool.dialect
+            && self.key.namespace == pool.namespace
+            && self.pools.contains(&pool.name)
+    }
+}
+
+/// What stands behind a name that a gate has.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Behind {
+    /// There is no such pool.
+    NoPool,
+    /// The pool cannot be used: why, as a word for programs and a sentence.
+    Unusable {
+        /// Name of its node class.
+        class: Name,
+        /// A word for programs.
+        reason: &'static str,
+        /// A sentence.
+        message: String,
+    },
+    /// The pool can be used.
+    Usable {
+        /// Name of its node class.
+        class: Name,
+    },
 }
 
 /// A node class object, or what stands for one.

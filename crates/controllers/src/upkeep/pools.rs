@@ -15,7 +15,7 @@ use crate::edge::clients::WriteError;
 use crate::edge::events::Severity;
 use crate::edge::metrics::{PoolLabel, PoolReason, PoolResource};
 use crate::guards::limits;
-use crate::record::{Condition, PoolRecord, PoolStatus, Truth, annotations, kinds};
+use crate::record::{Condition, MachineRecord, PoolRecord, PoolStatus, Truth, annotations, kinds};
 use crate::view::World;
 
 /// How soon a change shows, and how often everything is looked at.
@@ -87,6 +87,11 @@ async fn look(context: &Context, measured: &mut Measured) -> Outcome {
     for mut pool in pools {
         let known = pool.status.conditions.get(kinds::NODE_REGISTRATION_HEALTHY);
         context.health.align(pool.id(), pool.generation, known);
+        let managed = context.view.read().managed(&pool);
+        // Others may look after it: only one that was managed before is told that it is not any more.
+        if !managed && pool.status.conditions.get(kinds::READY).is_none() {
+            continue;
+        }
         let status = status(context, &pool, context.now());
         tell(context, &pool, &status);
         let resources = measure(context, &pool, &status);
@@ -97,6 +102,14 @@ async fn look(context: &Context, measured: &mut Measured) -> Outcome {
         let Some(dialect) = context.dialect(&pool.key) else {
             continue;
         };
+        match finalize(context, &pool, &**dialect, managed).await {
+            Ok(Some(written)) => {
+                context.view.note_pool(written.clone());
+                pool = Arc::new(written);
+            }
+            Ok(None) => {}
+            Err(error) => outcome.failed(&pool, "finalizer", &error),
+        }
         if status != pool.status {
             match dialect.write_pool_status(&pool, &status).await {
                 Ok(written) => {
@@ -111,6 +124,7 @@ async fn look(context: &Context, measured: &mut Measured) -> Outcome {
         }
     }
     crate::market::overlays::report(context).await;
+    super::gates::report(context).await;
     forget(context);
     outcome
 }
@@ -122,9 +136,50 @@ fn forget(context: &Context) {
         let mut sold = slots.iter().filter(|slot| slot.key.catalog() == *catalog);
         sold.any(|slot| {
             let catalog = slot.catalog();
-            catalog.is_none_or(|one| one.types.iter().any(|one| one.name == *kind))
+            catalog.is_none_or(|one| {
+                let types = one.types.iter().map(|one| &one.name);
+                let ranges = one.ranges.iter().map(|one| &one.name);
+                types.chain(ranges).any(|name| name == kind)
+            })
         })
     });
+}
+
+/// A pool of a family with a finalizer goes when its machines are gone.
+async fn finalize(
+    context: &Context,
+    pool: &PoolRecord,
+    dialect: &dyn Dialect,
+    managed: bool,
+) -> Result<Option<PoolRecord>, WriteError> {
+    let Some(there) = pool.finalizer else {
+        return Ok(None);
+    };
+    if !pool.deleting {
+        return if managed && !there {
+            dialect.finalize_pool(pool, true).await
+        } else {
+            Ok(None)
+        };
+    }
+    if !there {
+        return Ok(None);
+    }
+    let left: Vec<Arc<MachineRecord>> = {
+        let world = context.view.read();
+        let own = |one: &&Arc<MachineRecord>| one.pool.as_ref() == Some(pool.id());
+        world.machines.iter().filter(own).cloned().collect()
+    };
+    for machine in left.iter().filter(|one| one.deleting.is_none()) {
+        crate::disrupt::delete(context, machine, "pool_deleted").await;
+    }
+    if !left.is_empty() {
+        let said = format!("Waiting for {} machines to be removed", left.len());
+        context.tell_pool(pool, Severity::Normal, "Finalizing", &said);
+        return Ok(None);
+    }
+    context.tell_pool(pool, Severity::Normal, "Finalized", "Its machines are gone");
+    dialect.finalize_pool(pool, false).await
 }
 
 /// Keeps on the pool what it waits for, so that a restart does not forget it.
@@ -151,7 +206,8 @@ async fn note_waits(
 }
 
 /// What a pool's condition is called in an event when it turns bad.
-const TOLD: [(&str, &str); 4] = [
+const TOLD: [(&str, &str); 5] = [
+    (kinds::AVAILABLE, "ScaleUpBlocked"),
     (kinds::VALIDATION_SUCCEEDED, "ValidationFailed"),
     (kinds::NODE_CLASS_READY, "NodeClassNotReady"),
     (kinds::CAPACITY_AVAILABLE, "CapacityUnavailable"),
@@ -194,8 +250,13 @@ fn status(context: &Context, pool: &PoolRecord, now: Timestamp) -> PoolStatus {
         });
     };
     validation(&world, pool, &mut set);
+    let unmanaged = world.held(pool).filter(|_| !world.managed(pool));
     let class = world.classes.get(&pool.class).map(AsRef::as_ref);
     match context.classes.unusable(&pool.class, class) {
+        _ if unmanaged.is_some() => {
+            let said = unmanaged.unwrap_or_default();
+            set(kinds::NODE_CLASS_READY, Truth::False, "NotManaged", said);
+        }
         None => good(kinds::NODE_CLASS_READY, &mut set),
         Some((reason @ "NodeClassReadinessUnknown", said)) => {
             set(kinds::NODE_CLASS_READY, Truth::Unknown, reason, said);
@@ -212,7 +273,7 @@ fn status(context: &Context, pool: &PoolRecord, now: Timestamp) -> PoolStatus {
     }
     status.conditions.ensure_ready(&PARTS, pool.generation, now);
     match context.dialect(&pool.key) {
-        Some(dialect) => dialect.shown(status),
+        Some(dialect) => dialect.shown(pool, status, now),
         None => status,
     }
 }
@@ -232,6 +293,19 @@ fn held(context: &Context, world: &World, pool: &PoolRecord) -> PoolStatus {
     alive.for_each(|machine| usage.add(machine.capacity(), Money::ZERO));
     let mut status = pool.status.clone();
     status.nodes = usage.nodes;
+    let own = || {
+        world
+            .machines
+            .iter()
+            .filter(|one| one.pool.as_ref() == Some(pool.id()))
+    };
+    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    status.leaving = count(own().filter(|one| one.deleting.is_some()).count());
+    status.arriving = count(
+        own()
+            .filter(|one| one.deleting.is_none() && !one.initialized())
+            .count(),
+    );
     status.resources = usage.resources;
     // karpenter: these are always listed, be it with zero.
     for name in ["cpu", "memory", "pods", "ephemeral-storage"] {

@@ -77,7 +77,9 @@ pub struct NodeRecord {
     pub allocatable: Resources,
     /// Conditions.
     pub conditions: Vec<NodeCondition>,
-    /// Identities of its owners.
+    /// Whether it is cordoned.
+    pub unschedulable: bool,
+    /// Identities of its owners, and of the machine object that it is marked as.
     pub owners: Vec<Name>,
     /// Finalizers.
     pub finalizers: Vec<Name>,
@@ -203,11 +205,17 @@ pub fn lower_node(node: core::Node) -> NodeRecord {
                     .map_or(Timestamp::UNIX_EPOCH, |time| time.0),
             })
             .collect(),
+        unschedulable: spec.unschedulable.unwrap_or(false),
         owners: metadata
             .owner_references
             .into_iter()
             .flatten()
             .map(|owner| owner.uid.into())
+            .chain(
+                given
+                    .get(annotations::MACHINE_UID)
+                    .map(|uid| uid.as_str().into()),
+            )
             .collect(),
         finalizers: metadata
             .finalizers

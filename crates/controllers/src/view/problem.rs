@@ -7,7 +7,10 @@ use jiff::Timestamp;
 use joiner_core::labels;
 use joiner_core::money::Money;
 use joiner_core::name::{Labels, Name};
-use joiner_core::problem::{Catalog, Node, NodePhase, Pod, PodSpec, Problem, Settings};
+use joiner_core::problem::{
+    Budget, BudgetAmount, Catalog, DisruptionReason, Node, NodePhase, Pod, PodSpec, Pool, Problem,
+    Settings,
+};
 use joiner_core::taints::Effect;
 
 use super::World;
@@ -71,6 +74,7 @@ impl World {
             pool.limits = limits::for_plans(self, &pool, &problem.nodes);
             pool.closed = terms.closed.get(record.id()).cloned();
             pool.disruption.spot_to_spot |= terms.spot_to_spot;
+            keep_up(&mut pool, record.min_nodes, &problem.nodes);
             problem.pools.push(pool);
         }
         problem.daemon_sets = self
@@ -325,6 +329,22 @@ impl World {
             volume_limits: limits.map(|one| one.value.clone()).unwrap_or_default(),
         }
     }
+}
+
+/// A pool that must keep so many nodes lets no more go than it has beyond that.
+fn keep_up(pool: &mut Pool, min_nodes: u32, nodes: &[Node]) {
+    if min_nodes == 0 {
+        return;
+    }
+    let own =
+        |node: &&Node| node.pool.as_ref() == Some(&pool.name) && node.phase == NodePhase::Ready;
+    let own = u32::try_from(nodes.iter().filter(own).count()).unwrap_or(u32::MAX);
+    pool.disruption.budgets.push(Budget {
+        amount: BudgetAmount::Nodes(own.saturating_sub(min_nodes)),
+        reasons: vec![DisruptionReason::Empty, DisruptionReason::Underutilized],
+        schedule: None,
+        duration: None,
+    });
 }
 
 fn do_not_disrupt(machine: &MachineRecord) -> bool {

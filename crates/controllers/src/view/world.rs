@@ -16,7 +16,7 @@ use super::{Observation, Pending, Touched, Unreadable};
 use crate::dialect::{Event, Sighting};
 use crate::edge::clock;
 use crate::record::{
-    BufferRecord, ClassKey, ClassRecord, Key, MachineRecord, OverlayRecord, PoolRecord,
+    BufferRecord, ClassKey, ClassRecord, GateRecord, Key, MachineRecord, OverlayRecord, PoolRecord,
 };
 
 /// Everything that is known.
@@ -32,6 +32,8 @@ pub struct World {
     pub pools: Store<PoolRecord>,
     /// Node classes.
     pub classes: Store<ClassRecord>,
+    /// Objects that open pools.
+    pub gates: Store<GateRecord>,
     /// Price overlays.
     pub overlays: Store<OverlayRecord>,
     /// Capacity buffers.
@@ -86,6 +88,7 @@ macro_rules! stored {
 stored!(MachineRecord, Key, self => &self.uid.0);
 stored!(PoolRecord, Key, self => &self.uid);
 stored!(ClassRecord, ClassKey, self => &self.uid);
+stored!(GateRecord, Key, self => &self.uid);
 stored!(OverlayRecord, Key, self => &self.uid);
 stored!(BufferRecord, Key, self => &self.uid);
 
@@ -214,6 +217,24 @@ impl World {
         self.pool(pool.id()).filter(|first| first.key != pool.key)
     }
 
+    /// Whether a pool is managed: some families have objects that say which of them are.
+    pub fn managed(&self, pool: &PoolRecord) -> bool {
+        !pool.gated || self.gates.iter().any(|gate| gate.opens(&pool.key))
+    }
+
+    /// Why a pool neither launches nor removes machines, if so.
+    pub fn held(&self, pool: &PoolRecord) -> Option<String> {
+        if pool.paused {
+            return Some("the pool is paused".to_owned());
+        }
+        (!self.managed(pool)).then(|| {
+            format!(
+                "the pool is not managed: nothing in namespace {} names it",
+                pool.key.namespace
+            )
+        })
+    }
+
     /// How many different pod specs there are.
     pub fn specs(&self) -> usize {
         self.specs.len()
@@ -239,6 +260,7 @@ impl World {
             Sighting::Pool(Event::Malformed(one))
             | Sighting::Machine(Event::Malformed(one))
             | Sighting::Class(Event::Malformed(one))
+            | Sighting::Gate(Event::Malformed(one))
             | Sighting::Overlay(Event::Malformed(one))
             | Sighting::Buffer(Event::Malformed(one)) => Some(Touched::Malformed(one.uid.clone())),
             _ => None,
@@ -260,6 +282,11 @@ impl World {
                     .filter_map(Change::any)
                     .map(|class| Touched::Class(class.key.clone()))
                     .collect()
+            }
+            Sighting::Gate(event) => {
+                self.mark(source, &event);
+                let changes = take(&mut self.gates, &mut self.unreadable, event, source, now);
+                changes.iter().map(|_| Touched::Terms).collect()
             }
             Sighting::Overlay(event) => {
                 self.mark(source, &event);

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use joiner_controllers::classes::ovhcloud::{OnNodes, OvhClasses};
+use joiner_controllers::classes::nodesmith::NodeSmithClasses;
+use joiner_controllers::classes::proxmox::ProxmoxClasses;
 use joiner_controllers::classes::redfish::RedfishClasses;
 use joiner_controllers::dialect::{ClassFactory, Secrets, Window};
 use joiner_controllers::edge::clients::{Clients, Fence};
@@ -16,6 +18,7 @@ use joiner_controllers::market::slots::ClusterSecrets;
 use joiner_controllers::operators::leftover::LeftoverOptions;
 use joiner_controllers::{Engine, Mode, Settings};
 use joiner_embedded::clock::Clock;
+use joiner_sim::clouds::sim::Rack;
 use prometheus_client::registry::Registry;
 use tracing::warn;
 
@@ -24,6 +27,7 @@ use super::site::Site;
 use crate::args::{BehaviourArgs, RunArgs};
 use crate::aws;
 use crate::classes::ovhcloud::MockOvh;
+use crate::classes::proxmox;
 use crate::classes::rackspace::{Defaults, MOCK_CLOUDSPACE, Mock, RackspaceClasses};
 use crate::classes::redfish::MockBmcs;
 use crate::classes::sim::SimClasses;
@@ -69,9 +73,18 @@ impl Session {
         let mut defaults = Defaults::new(&args.rackspace, &site.namespace)?;
         let mut cloudspace = args.rackspace.cloudspace().unwrap_or_default();
         let mut ovhcloud = args.ovhcloud.defaults()?;
+        let secrets: Arc<dyn Secrets> = Arc::new(ClusterSecrets(clients.clone()));
+        let mut proxmox = ProxmoxClasses::new(
+            Arc::clone(&secrets),
+            &site.namespace,
+            Arc::new(Timestamp::now),
+        );
         let mut bmcs = None;
         // A family that only renders needs no clouds that sell machines, and no rights to play them.
         if args.behaviour.mock_mode && families.iter().any(|one| one.has_machines()) {
+            let machines = rack.clone() as Arc<dyn Rack>;
+            let http = proxmox::mock(&clients, &site.namespace, machines, &simulated);
+            proxmox = proxmox.simulated(http);
             bmcs = Some(MockBmcs::start(
                 &clients,
                 &site.namespace,
@@ -83,7 +96,6 @@ impl Session {
             cloudspace = MOCK_CLOUDSPACE;
             ovhcloud = MockOvh::start(&clients, &site.namespace, rack, &simulated).behind(ovhcloud);
         }
-        let secrets: Arc<dyn Secrets> = Arc::new(ClusterSecrets(clients.clone()));
         classes.extend(RackspaceClasses::both(&defaults, &secrets));
         let nodes = Arc::new(OnNodes(clients.reads.clone()));
         classes.push(Arc::new(OvhClasses::new(
@@ -95,9 +107,10 @@ impl Session {
         if let Some(bmcs) = bmcs {
             metal = metal.simulated(Arc::new(bmcs));
         }
+        let smith = NodeSmithClasses::new(proxmox.clone(), metal.clone());
+        classes.push(Arc::new(proxmox));
         classes.push(Arc::new(metal));
-        let nodes = Arc::new(OnNodes(clients.reads.clone()));
-        classes.push(Arc::new(OvhClasses::new(ovhcloud, secrets, nodes)));
+        classes.push(Arc::new(smith));
         let mock = args.behaviour.mock_mode;
         let leftover = LeftoverParts {
             aws: aws::open(&args.aws, mock)?,

@@ -28,7 +28,9 @@ mod kt_mock;
 mod launch;
 mod leader;
 mod lo;
+mod ns;
 mod outage;
+mod proxmox;
 mod redfish;
 mod replacement;
 mod scale;
@@ -46,6 +48,8 @@ fn main() {
         kt_install::tests(),
         kt_market::tests(),
         kt_mock::tests(),
+        proxmox::tests(),
+        ns::tests(),
         redfish::tests(),
         lo::tests(),
         leader::tests(),

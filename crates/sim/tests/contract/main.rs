@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 mod ovhcloud;
+mod proxmox;
 mod rackspace;
 mod redfish;
 mod simulated;
@@ -14,7 +15,7 @@ use std::time::Duration;
 use joiner_core::money::Money;
 use joiner_core::name::Labels;
 use joiner_core::plan::Purchase;
-use joiner_core::problem::{CapacityType, Catalog};
+use joiner_core::problem::{CapacityType, Catalog, Range};
 use joiner_core::resources::{CPU, MEMORY, Resources};
 use joiner_embedded::cluster::kubelet::NodeSpec;
 use joiner_providers::{LaunchRequest, Machine, MachineId, MachineState, Provider, Uid};
@@ -44,7 +45,7 @@ pub(crate) trait Subject: Send + Sync {
     fn sell_out(&self);
     /// A machine of somebody else that looks much like ours; `None` where clouds are not shared.
     fn plant_foreign(&self) -> Option<MachineId>;
-    /// The next list breaks off half-way; `false` where lists come whole or not at all.
+    /// The next list breaks off half-way or does not come; `false` where that cannot be.
     fn break_list(&self) -> bool;
 }
 
@@ -52,19 +53,44 @@ fn subjects() -> Vec<(&'static str, Box<dyn Subject>)> {
     vec![
         ("sim", simulated::Sim::open()),
         ("rackspace", rackspace::OnRackspace::open()),
+        ("proxmox", proxmox::OnProxmox::open()),
         ("redfish", redfish::OnRedfish::open()),
         ("ovhcloud", ovhcloud::OnOvh::open()),
     ]
 }
 
+/// A machine made to measure.
+fn measured(uid: u32, catalog: &Catalog, range: &Range) -> LaunchRequest {
+    let host = &range.hosts[0];
+    LaunchRequest {
+        uid: Uid(format!("0b5cbbe1-0000-4000-8000-{uid:012}").into()),
+        name: format!("node-{uid}").into(),
+        purchase: Purchase {
+            catalog: catalog.name.clone(),
+            instance_type: range.name.clone(),
+            zone: host.zone.clone(),
+            capacity_type: range.capacity_type,
+            reservation: None,
+            host: Some(host.name.clone()),
+            price: Money::ZERO,
+        },
+        capacity: range.min.clone(),
+        labels: Labels::new(),
+        taints: Vec::new(),
+        startup_taints: Vec::new(),
+        max_price: None,
+    }
+}
+
 fn order(uid: u32, catalog: &Catalog) -> LaunchRequest {
+    if let Some(range) = catalog.ranges.first() {
+        return measured(uid, catalog, range);
+    }
     let (kind, offering) = catalog
         .types
         .iter()
         .flat_map(|kind| kind.offerings.iter().map(move |one| (kind, one)))
-        .filter(|(_, one)| one.available)
-        // Spot where there is any.
-        .min_by_key(|(_, one)| one.capacity_type != CapacityType::Spot)
+        .find(|(_, one)| one.capacity_type == CapacityType::Spot)
         .unwrap();
     LaunchRequest {
         uid: Uid(format!("0b5cbbe1-0000-4000-8000-{uid:012}").into()),
@@ -103,7 +129,13 @@ async fn minutes(count: u64) {
 async fn a_catalogue_has_only_real_sizes_and_prices() {
     for (name, subject) in subjects() {
         let catalog = subject.provider().catalog().await.unwrap();
-        assert!(!catalog.types.is_empty(), "{name}");
+        assert!(catalog.types.len() + catalog.ranges.len() > 0, "{name}");
+        for range in &catalog.ranges {
+            assert!(range.min.get(CPU) > 0, "{name}: {}", range.name);
+            assert!(range.max.fits(&range.min), "{name}: {}", range.name);
+            assert!(range.prices.core > Money::ZERO, "{name}: {}", range.name);
+            assert!(!range.hosts.is_empty(), "{name}: {}", range.name);
+        }
         for kind in &catalog.types {
             assert!(!kind.offerings.is_empty(), "{name}: {}", kind.name);
             assert!(
@@ -165,6 +197,14 @@ async fn asking_again_for_something_else_returns_what_was_bought() {
             .await
             .unwrap();
         let mut other = order(1, &catalog);
+        if let Some(range) = catalog.ranges.first() {
+            other.capacity = range.max.clone();
+            let again = subject.provider().launch(&other).await.unwrap();
+            assert_eq!(again.id, first.id, "{name}");
+            assert_eq!(again.capacity, first.capacity, "{name}");
+            assert_eq!(subject.truth(), 1, "{name}");
+            continue;
+        }
         let bought = other.purchase.clone();
         let on_demand = catalog
             .types
@@ -254,8 +294,11 @@ async fn what_is_sold_out_is_marked_and_refused_as_such() {
             before.types.len(),
             "{name}: listed all the same"
         );
+        assert_eq!(catalog.ranges.len(), before.ranges.len(), "{name}");
         let mut offerings = catalog.types.iter().flat_map(|kind| &kind.offerings);
         assert!(offerings.all(|one| !one.available), "{name}");
+        let mut hosts = catalog.ranges.iter().flat_map(|range| &range.hosts);
+        assert!(hosts.all(|host| host.free.get(MEMORY) == 0), "{name}");
         let error = subject
             .provider()
             .launch(&order(1, &before))
@@ -298,7 +341,7 @@ async fn machines_of_others_are_neither_seen_nor_touched() {
         minutes(5).await;
         assert_eq!(subject.truth(), 2, "{name}");
     }
-    assert_eq!(shared, 3, "providers whose clouds are shared");
+    assert_eq!(shared, 4, "providers whose clouds are shared");
 }
 
 #[tokio::test(start_paused = true)]
@@ -314,7 +357,7 @@ async fn half_a_list_is_an_error() {
         assert!(subject.provider().list().await.is_err(), "{name}");
         assert_eq!(subject.provider().list().await.unwrap().len(), 2, "{name}");
     }
-    assert_eq!(paged, 1, "providers whose lists come in pages");
+    assert_eq!(paged, 2, "providers whose lists can break off");
 }
 
 #[tokio::test(start_paused = true)]

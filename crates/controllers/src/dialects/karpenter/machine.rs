@@ -106,6 +106,7 @@ fn record(claim: &NodeClaim) -> Result<MachineRecord, String> {
             .expire_after()
             .get()
             .map_err(|error| format!("spec.expireAfter: {error}"))?,
+        registration_timeout: None,
         termination_grace: grace
             .map_err(|error| format!("spec.terminationGracePeriod: {error}"))?,
         max_price: None,

@@ -12,6 +12,7 @@ use joiner_core::name::Labels;
 use joiner_core::problem::{
     Budget, BudgetAmount, ConsolidationPolicy, Disruption, DisruptionReason, Limits, Pool,
 };
+use joiner_core::resources::Resources;
 use serde_json::{Value, json};
 
 use super::hash;
@@ -58,6 +59,11 @@ pub(super) fn lower(pool: &NodePool, supported: bool) -> Result<Option<PoolRecor
             name: class.name.as_str().into(),
         },
         max_price: None,
+        min_nodes: 0,
+        min_size: Resources::new(),
+        scale_up_after: SignedDuration::ZERO,
+        gated: false,
+        finalizer: None,
         paused: given
             .get(annotations::PAUSED)
             .is_some_and(|text| &**text == "true"),
@@ -93,6 +99,7 @@ fn lower_status(status: &joiner_api::karpenter::NodePoolStatus) -> PoolStatus {
         cost: None,
         class_generation: status.node_class_observed_generation,
         conditions: lower_conditions(&status.conditions),
+        ..PoolStatus::default()
     }
 }
 

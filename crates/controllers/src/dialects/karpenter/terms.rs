@@ -1,18 +1,11 @@
 //! Overlays, buffers and node classes of any kind.
 
-use std::sync::Arc;
-
-use joiner_api::condition::Condition as ApiCondition;
 use joiner_api::karpenter::{CapacityBuffer, NodeOverlay};
 use joiner_api::validate::Validate as _;
 use joiner_core::resources::Resources;
-use kube::ResourceExt as _;
-use kube::api::DynamicObject;
 
 use crate::dialects::convert::{key, lower_conditions, lower_resources, text};
-use crate::record::{
-    BufferRecord, ClassKey, ClassRecord, OverlayRecord, PriceRule, ScalableRef, kinds,
-};
+use crate::record::{BufferRecord, OverlayRecord, PriceRule, ScalableRef};
 use crate::view::version;
 
 /// An overlay as the engine keeps it.
@@ -79,28 +72,4 @@ pub(super) fn lower_buffer(buffer: &CapacityBuffer) -> Result<BufferRecord, Stri
             .map_err(|error| format!("spec.limits.{error}"))?,
         conditions: lower_conditions(&status.conditions),
     })
-}
-
-/// A node class as the engine keeps it: only its provider understands its settings.
-pub(super) fn lower_class(object: &DynamicObject, group: &str, kind: &str) -> ClassRecord {
-    let conditions: Vec<ApiCondition> = object
-        .data
-        .pointer("/status/conditions")
-        .and_then(|value| serde_json::from_value(value.clone()).ok())
-        .unwrap_or_default();
-    let spec = object.data.get("spec").cloned().unwrap_or_default();
-    ClassRecord {
-        key: ClassKey {
-            group: group.into(),
-            kind: kind.into(),
-            namespace: object.namespace().unwrap_or_default().into(),
-            name: object.name_any().into(),
-        },
-        uid: object.uid().unwrap_or_default().into(),
-        version: version(object.resource_version().as_deref()),
-        generation: object.metadata.generation.unwrap_or(0),
-        deleting: object.metadata.deletion_timestamp.is_some(),
-        ready: lower_conditions(&conditions).get(kinds::READY).cloned(),
-        spec: Arc::new(spec),
-    }
 }

@@ -63,6 +63,11 @@ pub(super) fn lower(
         deleting: pool.metadata.deletion_timestamp.is_some(),
         class: class_key(&options.cloudspace),
         max_price: pool.spec.max_price.as_ref().and_then(limit),
+        min_nodes: 0,
+        min_size: Resources::new(),
+        scale_up_after: SignedDuration::ZERO,
+        gated: false,
+        finalizer: None,
         paused: given
             .get(annotations::PAUSED)
             .is_some_and(|text| &**text == "true"),
@@ -255,6 +260,7 @@ fn lower_status(status: &SpotNodePoolStatus) -> PoolStatus {
             .and_then(|price| price.get().ok()),
         class_generation: None,
         conditions: lower_conditions(&status.conditions),
+        ..PoolStatus::default()
     }
 }
 

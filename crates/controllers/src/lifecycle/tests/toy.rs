@@ -19,7 +19,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use crate::edge::clients::WriteError;
 use crate::edge::clock;
 use crate::lifecycle::{Cause, Memory, NodeChange, Observed, Step, Wake, step};
-use crate::record::{ClassKey, Key, MachineRecord, MachineStatus, MetadataChange, Offer};
+use crate::record::{
+    ClassKey, Key, MachineRecord, MachineStatus, MetadataChange, Offer, annotations,
+};
 use crate::view::nodes::{NodeCondition, NodeRecord, TaintTime};
 use crate::view::pods::{DoNotDisrupt, Owner, PodKey, PodRecord};
 
@@ -49,6 +51,8 @@ pub(super) struct Toy {
     pub(super) sold_out: Vec<Name>,
     pub(super) within_limits: bool,
     pub(super) shows_phases: bool,
+    pub(super) owns_nodes: bool,
+    pub(super) cordons: bool,
     pub(super) joins_after: Option<Duration>,
     pub(super) pending: Option<String>,
     pub(super) removes_startup_taints: bool,
@@ -153,6 +157,7 @@ impl Toy {
             startup_taints: vec![taint("cni")],
             expire_after: None,
             termination_grace: None,
+            registration_timeout: None,
             max_price: None,
             offers: Arc::new(vec![offer("small", 2000), offer("large", 4000)]),
             status: MachineStatus::default(),
@@ -177,6 +182,8 @@ impl Toy {
             sold_out: Vec::new(),
             within_limits: true,
             shows_phases: false,
+            owns_nodes: true,
+            cordons: false,
             joins_after: Some(Duration::from_secs(30)),
             pending: None,
             removes_startup_taints: true,
@@ -240,10 +247,12 @@ impl Toy {
             now: self.now,
             timeouts: self.provider.then(Timeouts::default),
             finalizer: FINALIZER,
-            owner: OwnerReference {
+            owner: self.owns_nodes.then(|| OwnerReference {
                 uid: machine.uid.0.to_string(),
                 ..OwnerReference::default()
-            },
+            }),
+            cordons: self.cordons,
+            adoption: None,
             node_labels: Labels::new(),
             shows_phases: self.shows_phases,
             nodes,
@@ -526,6 +535,9 @@ impl Toy {
         if let Some(owner) = &change.owner {
             node.owners.push(owner.uid.as_str().into());
         }
+        node.owners
+            .extend(change.annotations.get(annotations::MACHINE_UID).cloned());
+        node.unschedulable |= change.cordon;
         self.settle_node();
     }
 
@@ -582,6 +594,7 @@ fn joined(machine: &Machine, now: Timestamp) -> NodeRecord {
             status: "True".into(),
             since: now,
         }],
+        unschedulable: false,
         owners: Vec::new(),
         finalizers: Vec::new(),
     }

@@ -98,6 +98,7 @@ fn render(record: &ClassRecord, ready: &Condition, mut status: Value) -> Value {
     let since = known
         .filter(|known| known.status == ready.status)
         .map_or(ready.since, |known| known.since);
+    status["observedGeneration"] = json!(record.generation);
     status["conditions"] = json!([{
         "type": kinds::READY,
         "status": ready.status.to_string(),

@@ -39,6 +39,9 @@ pub struct NodeSpec {
     pub ready_after: SignedDuration,
     /// `amd64` unless it is given.
     pub architecture: Option<String>,
+    /// What the firmware says; the name unless it is given.
+    #[serde(default)]
+    pub system_uuid: Option<String>,
 }
 
 impl NodeSpec {
@@ -128,7 +131,7 @@ pub fn node_object(spec: &NodeSpec, address: &str, now: Timestamp) -> Value {
                 "kubeletVersion": KUBELET_VERSION, "kubeProxyVersion": "",
                 "containerRuntimeVersion": "sim://1", "kernelVersion": "6.12.0",
                 "osImage": "Joiner simulated machine", "bootID": "", "machineID": spec.name,
-                "systemUUID": spec.name,
+                "systemUUID": spec.system_uuid.as_deref().unwrap_or(&spec.name),
             },
         },
     });

@@ -24,7 +24,12 @@ pub(crate) mod paths {
     pub(crate) const SPOT_POOLS: &str = "/apis/karpetrack.io/v1alpha1/spotnodepools";
     pub(crate) const SPOT_NODES: &str = "/apis/karpetrack.io/v1alpha1/spotnodes";
 
-    pub(super) const ALL: [&str; 11] = [
+    pub(crate) const SMITH_POOLS: &str =
+        "/apis/kubenodesmith.parawell.cloud/v1alpha1/nodesmithpools";
+    pub(crate) const SMITH_CLAIMS: &str =
+        "/apis/kubenodesmith.parawell.cloud/v1alpha1/nodesmithclaims";
+
+    pub(super) const ALL: [&str; 13] = [
         PODS,
         NODES,
         EVENTS,
@@ -36,6 +41,8 @@ pub(crate) mod paths {
         CLASSES,
         SPOT_POOLS,
         SPOT_NODES,
+        SMITH_POOLS,
+        SMITH_CLAIMS,
     ];
 }
 

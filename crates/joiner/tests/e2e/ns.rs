@@ -1,0 +1,499 @@
+//! KubeNodeSmith's promises, each under its id: the real binary on a real control plane in mock mode, where every
+//! NodeSmithProvider is a simulated Proxmox cluster or a rack of simulated BMCs.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use joiner_testing::Seen;
+use serde_json::{Value, json};
+
+use crate::harness::{World, is_true, label, merge, paths, tests, text};
+
+tests![
+    ns_01_the_manifests_of_the_document_are_taken_as_they_stand,
+    ns_02_only_pools_that_a_control_plane_names_are_managed,
+    ns_03_a_pod_leads_to_a_claim_a_machine_and_a_node,
+    ns_04_limits_hold_at_every_instant_and_the_least_is_kept_up,
+    ns_05_windows_up_and_down_are_waited_for,
+    ns_06_nodes_carry_the_labels_of_template_and_pool,
+    ns_08_a_secret_that_is_missing_is_named_and_healed_by_itself,
+    ns_10_a_deleted_claim_is_cordoned_drained_and_deprovisioned,
+    ns_11_bare_metal_is_powered_on_and_off_for_a_pool,
+    ns_12_what_make_deploy_installs_is_where_the_document_has_it,
+    ns_13_the_sample_workload_leads_to_a_node_and_its_deletion_to_its_removal,
+    ns_14_pods_that_come_together_share_machines,
+];
+
+const HOME: &str = "kubenodesmith";
+const GROUP: &str = "/apis/kubenodesmith.parawell.cloud/v1alpha1";
+/// How long anything may take; a loaded machine is slow.
+const LIMIT: Duration = Duration::from_mins(4);
+
+fn config(path: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config");
+    root.join(path).display().to_string()
+}
+
+/// A cluster whose Joiner serves KubeNodeSmith's kinds in mock mode, with the namespace and the Secret of the document.
+struct Forge {
+    world: Arc<World>,
+}
+
+impl Forge {
+    async fn start() -> Self {
+        let world = World::start().await;
+        let mock = ["--dialect=nodesmith", "--mock-mode", "--leader-elect=false"];
+        world.join_with("mock", &mock.map(str::to_owned));
+        let namespace =
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HOME}});
+        world.create("", &namespace).await;
+        Forge { world }
+    }
+
+    async fn secret(&self) {
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "proxmox-api-secret"},
+            "stringData": {"PROXMOX_TOKEN_ID": "joiner@pve!sim", "PROXMOX_SECRET": "sim-token-secret"}});
+        self.world.create(HOME, &secret).await;
+    }
+
+    async fn create(&self, kind: &str, name: &str, spec: Value) {
+        let object = json!({"apiVersion": "kubenodesmith.parawell.cloud/v1alpha1", "kind": kind,
+            "metadata": {"name": name}, "spec": spec});
+        self.world.create(HOME, &object).await;
+    }
+
+    /// The document's provider, on all hosts of the simulated cluster.
+    async fn provider(&self) {
+        let spec = json!({
+            "type": "proxmox",
+            "credentialsSecretRef": {"name": "proxmox-api-secret"},
+            "proxmox": {
+                "endpoint": "https://10.0.4.30:8006/api2/json",
+                "vmIDRange": {"lower": 1250, "upper": 1300},
+                "managedNodeTag": "kubenodesmith-managed",
+                "networkInterfaces": [{"name": "net0", "model": "virtio", "bridge": "vmbr0", "macPrefix": "02:00:00"}],
+                "vmOptions": [{"name": "boot", "value": "order=net0"}, {"name": "sockets", "value": 1}],
+            },
+        });
+        self.create("NodeSmithProvider", "proxmox-production", spec)
+            .await;
+    }
+
+    async fn plane(&self, pools: &[&str]) {
+        self.create(
+            "NodeSmithControlPlane",
+            "kubenodesmith",
+            json!({ "pools": pools }),
+        )
+        .await;
+    }
+
+    async fn pool(&self, name: &str, change: Value) {
+        let mut spec = json!({
+            "providerRef": "proxmox-production",
+            "limits": {"minNodes": 0, "maxNodes": 0, "cpuCores": 0, "memoryMiB": 0},
+            "machineTemplate": {"labels": {"node-role.kubernetes.io/worker": ""}},
+            "scaleDown": {"stabilizationWindow": "3s"},
+        });
+        merge(&mut spec, change);
+        self.create("NodeSmithPool", name, spec).await;
+    }
+
+    /// Everything that a pool needs, and the pool.
+    async fn ready(change: Value) -> Self {
+        let forge = Self::start().await;
+        forge.secret().await;
+        forge.provider().await;
+        forge.plane(&["small"]).await;
+        forge.pool("small", change).await;
+        forge
+    }
+
+    async fn deploy(&self, app: &str, replicas: u32, cpu: &str) {
+        let template = json!({"metadata": {"labels": {"app": app}}, "spec": {
+            "terminationGracePeriodSeconds": 1, "containers": [{
+            "name": "main", "image": "none", "resources": {"requests": {"cpu": cpu, "memory": "512Mi"}}}]}});
+        let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": app},
+            "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": app}}, "template": template}});
+        self.world.create("default", &deployment).await;
+    }
+
+    async fn undeploy(&self, app: &str) {
+        let path = format!("/apis/apps/v1/namespaces/default/deployments/{app}");
+        self.world.delete(&path).await;
+    }
+
+    async fn get(&self, plural: &str, name: &str) -> Value {
+        let path = format!("{GROUP}/namespaces/{HOME}/{plural}/{name}");
+        self.world.get(&path).await.unwrap_or_default()
+    }
+
+    async fn until(&self, what: &str, holds: impl FnMut(&Seen) -> bool) -> Seen {
+        if !self.world.mirror().until(LIMIT, holds).await {
+            let seen = self.world.mirror().seen();
+            let claims: Vec<String> = seen
+                .list(paths::SMITH_CLAIMS)
+                .map(|one| format!("{} {}", one["metadata"]["name"], one["status"]))
+                .collect();
+            let pools: Vec<String> = seen
+                .list(paths::SMITH_POOLS)
+                .map(|one| one["status"].to_string())
+                .collect();
+            let logs = self.world.logs(60);
+            panic!("{LIMIT:?} passed and still not: {what}\n{claims:#?}\n{pools:#?}\n{logs}");
+        }
+        self.world.mirror().seen()
+    }
+}
+
+fn running(seen: &Seen) -> usize {
+    let ready = |pod: &&Arc<Value>| {
+        pod["metadata"]["namespace"] == "default"
+            && pod["metadata"]["deletionTimestamp"].is_null()
+            && is_true(pod, "Ready")
+    };
+    seen.list(paths::PODS).filter(ready).count()
+}
+
+fn claims(seen: &Seen) -> Vec<Arc<Value>> {
+    seen.list(paths::SMITH_CLAIMS).cloned().collect()
+}
+
+/// Numbers of the machines that the simulated cluster has of ours.
+fn machines(seen: &Seen) -> usize {
+    let mut maps = seen.list(paths::CONFIG_MAPS);
+    let map = maps.find(|map| text(map, "/metadata/name") == "joiner-mock-proxmox");
+    map.map_or(0, |map| {
+        text(map, "/data/machines.json")
+            .matches("kubenodesmith-managed")
+            .count()
+    })
+}
+
+fn condition(object: &Value, kind: &str) -> (String, String) {
+    let all = object["status"]["conditions"].as_array();
+    let one = all.into_iter().flatten().find(|one| one["type"] == kind);
+    let said = |key: &str| one.map(|one| text(one, key).to_owned()).unwrap_or_default();
+    (said("/reason"), said("/message"))
+}
+
+async fn ns_01_the_manifests_of_the_document_are_taken_as_they_stand() {
+    let forge = Forge::start().await;
+    let apply = ["apply", "--validate=strict", "-k", &config("samples")];
+    forge
+        .world
+        .plane()
+        .kubectl(apply.map(str::to_owned))
+        .await
+        .unwrap();
+    let claim = config("samples/kubenodesmith_v1alpha1_nodesmithclaim.yaml");
+    let apply = [
+        "apply",
+        "--validate=strict",
+        "--dry-run=server",
+        "-f",
+        &claim,
+    ];
+    forge
+        .world
+        .plane()
+        .kubectl(apply.map(str::to_owned))
+        .await
+        .unwrap();
+    let pool = forge.get("nodesmithpools", "proxmox-small").await;
+    assert_eq!(pool["spec"]["limits"]["memoryMiB"], 30720);
+    let table = ["get", "nsp,nscp,nspr", "--namespace", HOME].map(str::to_owned);
+    let table = forge.world.plane().kubectl(table).await.unwrap();
+    for column in [
+        "PROVIDER",
+        "MIN",
+        "MAX",
+        "NODES",
+        "AVAILABLE",
+        "POOLS",
+        "TYPE",
+    ] {
+        assert!(table.contains(column), "{column} in {table}");
+    }
+}
+
+async fn ns_02_only_pools_that_a_control_plane_names_are_managed() {
+    let forge = Forge::start().await;
+    forge.secret().await;
+    forge.provider().await;
+    forge.pool("small", json!({})).await;
+    forge.deploy("web", 1, "500m").await;
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let seen = forge.world.mirror().seen();
+    assert!(claims(&seen).is_empty());
+    let pool = forge.get("nodesmithpools", "small").await;
+    assert!(
+        pool["status"].is_null() && pool["metadata"]["finalizers"].is_null(),
+        "{pool:#}"
+    );
+    forge.plane(&["small"]).await;
+    forge.until("the pod runs", |seen| running(seen) == 1).await;
+    let plane = forge.get("nodesmithcontrolplanes", "kubenodesmith").await;
+    assert!(is_true(&plane, "Ready"), "{plane:#}");
+}
+
+async fn ns_03_a_pod_leads_to_a_claim_a_machine_and_a_node() {
+    let forge = Forge::ready(json!({})).await;
+    forge.deploy("web", 1, "1500m").await;
+    let seen = forge
+        .until("the pod runs and the claim is ready", |seen| {
+            running(seen) == 1 && claims(seen).iter().all(|one| is_true(one, "Ready"))
+        })
+        .await;
+    let all = claims(&seen);
+    let claim = &all[0];
+    assert_eq!(all.len(), 1);
+    assert_eq!(claim["spec"]["requirements"]["cpuCores"], 2);
+    for kind in ["Launched", "Registered", "Initialized", "Ready"] {
+        assert!(is_true(claim, kind), "{claim:#}");
+        assert_eq!(condition(claim, kind).0, kind);
+    }
+    let id = text(claim, "/status/providerID");
+    let number = id
+        .strip_prefix("proxmox://")
+        .and_then(|rest| rest.split_once("/vms/"));
+    let number: u32 = number.unwrap().1.parse().unwrap();
+    assert!((1250..=1300).contains(&number), "{id}");
+    let node = text(claim, "/status/nodeName");
+    assert!(seen.get(paths::NODES, "", node).is_some(), "{node}");
+}
+
+async fn ns_04_limits_hold_at_every_instant_and_the_least_is_kept_up() {
+    let limits =
+        json!({"limits": {"minNodes": 1, "maxNodes": 2, "cpuCores": 0, "memoryMiB": 16384}});
+    let forge = Forge::ready(limits).await;
+    let watch = forge.world.mirror().always("limits hold", |seen| {
+        let all = claims(seen);
+        let memory = all
+            .iter()
+            .filter_map(|one| one["spec"]["requirements"]["memoryMiB"].as_i64());
+        all.len() <= 2 && memory.sum::<i64>() <= 16384
+    });
+    forge
+        .until("one node is there without pods", |seen| {
+            seen.list(paths::NODES).count() == 1
+        })
+        .await;
+    forge.deploy("web", 60, "900m").await;
+    forge
+        .until("there are two", |seen| seen.list(paths::NODES).count() == 2)
+        .await;
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    let pool = forge.get("nodesmithpools", "small").await;
+    assert_eq!(
+        condition(&pool, "Available").0,
+        "MaxNodesReached",
+        "{pool:#}"
+    );
+    forge.undeploy("web").await;
+    forge
+        .until("one of them goes", |seen| claims(seen).len() == 1)
+        .await;
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert_eq!(claims(&forge.world.mirror().seen()).len(), 1);
+    watch.check();
+}
+
+async fn ns_05_windows_up_and_down_are_waited_for() {
+    let windows = json!({"scaleUp": {"stabilizationWindow": "25s"}, "scaleDown": {"stabilizationWindow": "25s"}});
+    let forge = Forge::ready(windows).await;
+    forge
+        .until("the pool is available", |seen| {
+            let mut pools = seen.list(paths::SMITH_POOLS);
+            pools.any(|pool| is_true(pool, "Available"))
+        })
+        .await;
+    forge.deploy("web", 1, "500m").await;
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert!(claims(&forge.world.mirror().seen()).is_empty());
+    forge.until("the pod runs", |seen| running(seen) == 1).await;
+    forge.undeploy("web").await;
+    forge
+        .until("the pod is gone", |seen| running(seen) == 0)
+        .await;
+    tokio::time::sleep(Duration::from_secs(18)).await;
+    let left = claims(&forge.world.mirror().seen());
+    assert!(
+        left.iter()
+            .all(|one| one["metadata"]["deletionTimestamp"].is_null())
+            && left.len() == 1
+    );
+    forge
+        .until("the node goes", |seen| claims(seen).is_empty())
+        .await;
+}
+
+async fn ns_06_nodes_carry_the_labels_of_template_and_pool() {
+    let forge = Forge::ready(json!({"machineTemplate": {"labels": {"team": "shop"}}})).await;
+    forge.deploy("web", 1, "500m").await;
+    let seen = forge.until("the pod runs", |seen| running(seen) == 1).await;
+    let node = seen.list(paths::NODES).next().unwrap();
+    assert_eq!(label(node, "topology.kubenodesmith.io/pool"), "small");
+    assert_eq!(label(node, "team"), "shop");
+    assert_eq!(
+        node["metadata"]["labels"]["node-role.kubernetes.io/worker"],
+        ""
+    );
+}
+
+async fn ns_08_a_secret_that_is_missing_is_named_and_healed_by_itself() {
+    let forge = Forge::start().await;
+    forge.provider().await;
+    forge.plane(&["small"]).await;
+    forge.pool("small", json!({})).await;
+    forge.deploy("web", 1, "500m").await;
+    forge
+        .until("the pool names the Secret", |seen| {
+            let mut pools = seen.list(paths::SMITH_POOLS);
+            pools.any(|pool| {
+                condition(pool, "Available")
+                    .1
+                    .contains("proxmox-api-secret")
+            })
+        })
+        .await;
+    forge.secret().await;
+    forge.until("the pod runs", |seen| running(seen) == 1).await;
+}
+
+async fn ns_10_a_deleted_claim_is_cordoned_drained_and_deprovisioned() {
+    let forge = Forge::ready(json!({})).await;
+    forge.deploy("web", 1, "500m").await;
+    let seen = forge.until("the pod runs", |seen| running(seen) == 1).await;
+    let claim = claims(&seen)[0].clone();
+    let name = text(&claim, "/metadata/name");
+    let node = text(&claim, "/status/nodeName").to_owned();
+    let path = format!("{GROUP}/namespaces/{HOME}/nodesmithclaims/{name}");
+    forge.world.delete(&path).await;
+    let mut cordoned = false;
+    forge
+        .until("its node is gone and the pod runs elsewhere", |seen| {
+            let old = seen.get(paths::NODES, "", &node);
+            cordoned |= old.is_some_and(|node| node["spec"]["unschedulable"] == true);
+            old.is_none() && running(seen) == 1 && machines(seen) == 1
+        })
+        .await;
+    assert!(cordoned);
+}
+
+async fn ns_11_bare_metal_is_powered_on_and_off_for_a_pool() {
+    let forge = Forge::start().await;
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "rack-a-bmc"},
+        "stringData": {"username": "root", "password": "calvin"}});
+    forge.world.create(HOME, &secret).await;
+    let host = |number: u32| {
+        json!({"name": format!("metal-{number}"), "address": format!("https://10.0.9.1{number}"),
+            "cpuCores": 8, "memoryMiB": 32768})
+    };
+    let spec = json!({"type": "redfish", "credentialsSecretRef": {"name": "rack-a-bmc"},
+        "redfish": {"hosts": [host(1), host(2)], "powerOff": {"timeout": "10s"}}});
+    forge.create("NodeSmithProvider", "rack-a", spec).await;
+    forge.plane(&["metal"]).await;
+    forge.pool("metal", json!({"providerRef": "rack-a"})).await;
+    forge.deploy("web", 2, "5").await;
+    let seen = forge
+        .until("both pods run", |seen| running(seen) == 2)
+        .await;
+    for claim in claims(&seen) {
+        let id = text(&claim, "/status/providerID");
+        assert!(id.starts_with("redfish://10.0.9.1"), "{id}");
+    }
+    forge.undeploy("web").await;
+    forge
+        .until("both hosts are given back", |seen| {
+            claims(seen).is_empty() && seen.list(paths::NODES).count() == 0
+        })
+        .await;
+}
+
+async fn ns_12_what_make_deploy_installs_is_where_the_document_has_it() {
+    let world = World::start().await;
+    let apply = [
+        "apply",
+        "--server-side",
+        "--force-conflicts",
+        "--validate=strict",
+        "-k",
+        &config("kubenodesmith"),
+    ];
+    world
+        .plane()
+        .kubectl(apply.map(str::to_owned))
+        .await
+        .unwrap();
+    let created = |seen: &Seen| {
+        let ours = |pod: &&Arc<Value>| {
+            text(pod, "/metadata/namespace") == "kubenodesmith-system"
+                && label(pod, "control-plane") == "controller-manager"
+        };
+        seen.list(paths::PODS).any(|pod| ours(&pod))
+    };
+    assert!(
+        world.mirror().until(LIMIT, created).await,
+        "no pods in kubenodesmith-system"
+    );
+    let seen = world.mirror().seen();
+    let pod = seen
+        .list(paths::PODS)
+        .find(|pod| text(pod, "/metadata/namespace") == "kubenodesmith-system");
+    let manager = &pod.unwrap()["spec"]["containers"][0];
+    let arguments = manager["args"].to_string();
+    for argument in ["--leader-elect", "--health-probe-bind-address=:8081"] {
+        assert!(arguments.contains(argument), "{arguments}");
+    }
+    assert_eq!(manager["livenessProbe"]["httpGet"]["path"], "/healthz");
+    assert_eq!(manager["readinessProbe"]["httpGet"]["path"], "/readyz");
+    // A dry run of the document's command.
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let made = std::process::Command::new("make")
+        .args([
+            "--dry-run",
+            "deploy",
+            "IMG=registry.example/kubenodesmith:tag",
+        ])
+        .current_dir(root)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&made.stdout);
+    assert!(said.contains("config/kubenodesmith"), "{said}");
+}
+
+async fn ns_13_the_sample_workload_leads_to_a_node_and_its_deletion_to_its_removal() {
+    let forge = Forge::ready(json!({})).await;
+    let sample = config("samples/test-workloads/echoserver.yaml");
+    let kubectl = |verb: &str| [verb, "-f", &sample, "--namespace=default"].map(str::to_owned);
+    forge.world.plane().kubectl(kubectl("apply")).await.unwrap();
+    forge.until("it runs", |seen| running(seen) == 1).await;
+    forge
+        .world
+        .plane()
+        .kubectl(kubectl("delete"))
+        .await
+        .unwrap();
+    forge
+        .until("nothing is left", |seen| {
+            claims(seen).is_empty() && seen.list(paths::NODES).count() == 0 && machines(seen) == 0
+        })
+        .await;
+}
+
+async fn ns_14_pods_that_come_together_share_machines() {
+    let forge = Forge::ready(json!({})).await;
+    forge
+        .until("the pool is available", |seen| {
+            let mut pools = seen.list(paths::SMITH_POOLS);
+            pools.any(|pool| is_true(pool, "Available"))
+        })
+        .await;
+    forge.deploy("web", 20, "200m").await;
+    let seen = forge
+        .until("all pods run", |seen| running(seen) == 20)
+        .await;
+    assert!(claims(&seen).len() <= 3, "{}", claims(&seen).len());
+}
