@@ -10,9 +10,7 @@ pub(crate) mod validate;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use proxmox::{
-    NetworkInterface, Overcommit, ProxmoxSettings, VmIdRange, VmOption, VmTemplate,
-};
+pub use proxmox::{NetworkInterface, Overcommit, ProxmoxSettings, VmIdRange, VmOption, VmTemplate};
 pub use redfish::{
     Boot, BootMode, BootOverride, BootTarget, PowerOff, PowerOffMode, RedfishHost, RedfishSettings,
 };

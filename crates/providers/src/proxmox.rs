@@ -12,18 +12,18 @@
 //! Making one takes several calls. Each call of [`Provider::launch`] and [`Provider::get`] takes it as far as it will
 //! go, so that a crash at any point is mended by asking again.
 
-mod catalog;
+pub mod catalog;
 pub mod client;
-mod headroom;
+pub mod headroom;
 pub mod ids;
 mod look;
 mod make;
-mod mark;
+pub mod mark;
 mod memory;
 pub mod refusal;
 mod remove;
-mod settings;
-mod types;
+pub mod settings;
+pub mod types;
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -43,8 +43,17 @@ impl Credentials for InSecret {
     async fn token(&self) -> Result<ApiToken, ProviderError> {
         let read = |key: &'static str| self.secrets.get(&self.namespace, &self.name, key);
         Ok(ApiToken {
-            id: read(TOKEN_ID).await.map_err(ProviderError::Transient)?.trim().to_owned(),
-            secret: read(SECRET).await.map_err(ProviderError::Transient)?.trim().to_owned().into(),
+            id: read(TOKEN_ID)
+                .await
+                .map_err(ProviderError::Transient)?
+                .trim()
+                .to_owned(),
+            secret: read(SECRET)
+                .await
+                .map_err(ProviderError::Transient)?
+                .trim()
+                .to_owned()
+                .into(),
         })
     }
 }
@@ -135,7 +144,9 @@ impl ProxmoxClasses {
         let mut options = self.options(terms, site, Arc::new(credentials))?;
         options.accepts_any_certificate = unverified;
         let provider = Proxmox::new(http, options, Clock::clone(&self.clock));
-        Ok(Arc::new(provider.map_err(|error| within(terms.field, error))?))
+        Ok(Arc::new(
+            provider.map_err(|error| within(terms.field, error))?,
+        ))
     }
 
     fn http(&self, field: &str, tls: Tls, unverified: bool) -> Result<Http, ProviderError> {
@@ -148,7 +159,8 @@ impl ProxmoxClasses {
             fingerprint: tls.sha256_fingerprint,
             ..Reach::default()
         };
-        Http::production(&reach).map_err(|error| ProviderError::Invalid(format!("{field}.tls: {error}")))
+        Http::production(&reach)
+            .map_err(|error| ProviderError::Invalid(format!("{field}.tls: {error}")))
     }
 
     fn options(
@@ -161,7 +173,8 @@ impl ProxmoxClasses {
         let invalid = |name: &str, said: &dyn std::fmt::Display| {
             ProviderError::Invalid(format!("{field}.{name}: {said}"))
         };
-        let api = Endpoint::parse(&settings.endpoint, &[]).map_err(|error| invalid("endpoint", &error))?;
+        let api = Endpoint::parse(&settings.endpoint, &[])
+            .map_err(|error| invalid("endpoint", &error))?;
         let range = settings.vm_id_range.ok_or_else(|| {
             invalid("vmIDRange", &"is missing: write the numbers that machines may have, such as {lower: 1250, upper: 1300}")
         })?;
@@ -241,7 +254,10 @@ fn vm_options(settings: &ProxmoxSettings) -> Result<Vec<(String, String)>, Strin
             Value::Number(number) => number.to_string(),
             Value::Bool(yes) => u8::from(*yes).to_string(),
             other => {
-                return Err(format!("{} is {other}: write text, a number or a truth value", one.name));
+                return Err(format!(
+                    "{} is {other}: write text, a number or a truth value",
+                    one.name
+                ));
             }
         };
         Ok((one.name.clone(), value))
@@ -287,7 +303,10 @@ impl ClassFactory for ProxmoxClasses {
         let spec: ProxmoxNodeClassSpec = serde_json::from_value((*class.spec).clone())
             .map_err(|error| ProviderError::Invalid(format!("spec: {error}")))?;
         let timeout = spec.registration_timeout();
-        let registration_timeout = timeout.get().ok().and_then(|time| Duration::try_from(time).ok());
+        let registration_timeout = timeout
+            .get()
+            .ok()
+            .and_then(|time| Duration::try_from(time).ok());
         let registration_timeout = registration_timeout.ok_or_else(|| {
             ProviderError::Invalid(format!(
                 "spec.registrationTimeout: {:?} is not a time such as 5m",

@@ -158,7 +158,11 @@ mod tests {
         learned.correct(&catalog, &mut sold);
         let overhead = &sold.ranges[0].overhead;
         assert_eq!(overhead.get("cpu"), 100);
-        assert_eq!(overhead.get("memory"), 200, "more than the smallest machine has is not believed");
+        assert_eq!(
+            overhead.get("memory"),
+            200,
+            "more than the smallest machine has is not believed"
+        );
     }
 
     #[test]

@@ -302,11 +302,9 @@ impl Proxmox {
             }
             match self.client.config(&guest.node, guest.vmid).await {
                 Ok(config) => {
-                    if let Ok(known) = self.recognise(guest.vmid, &config) {
-                        found.push(Candidate {
-                            guest,
-                            known: Some(known),
-                        });
+                    let known = self.recognise(guest.vmid, &config).ok();
+                    if known.is_some() || is_being_made(&config) {
+                        found.push(Candidate { guest, known });
                     }
                 }
                 // Gone or moved since it was listed: whoever needs to know asks again.
@@ -326,7 +324,15 @@ impl Proxmox {
     pub(super) fn recognise(&self, vmid: u32, config: &Config) -> Result<Known, String> {
         match prove(&self.options.owner, &self.options.tag, vmid, config) {
             Ok(proven) => {
-                let size = size_of(config);
+                let mark = &proven.mark;
+                let size = if proven.finished {
+                    size_of(config)
+                } else {
+                    Size {
+                        cores: mark.cores,
+                        memory_mib: mark.memory_mib,
+                    }
+                };
                 let known = Known { proven, size };
                 self.memory().known.insert(vmid, known.clone());
                 Ok(known)
@@ -372,7 +378,11 @@ impl Proxmox {
             match self.client.config(&guest.node, vmid).await {
                 Ok(config) => {
                     let not_ours = |why: String| ProviderError::NotFound(why);
-                    let known = self.recognise(vmid, &config).map_err(not_ours)?;
+                    let known = match self.recognise(vmid, &config) {
+                        Ok(known) => known,
+                        Err(_) if is_being_made(&config) => self.being_made(vmid, uid)?,
+                        Err(why) => return Err(not_ours(why)),
+                    };
                     if known.proven.mark.uid != *uid {
                         return Err(not_ours(format!(
                             "VM {vmid} is another machine by now, that of {}",
@@ -394,6 +404,18 @@ impl Proxmox {
                 Err(error) => return Err(unsettled(vmid, &guest.node, error)),
             }
         }
+    }
+
+    /// A machine that has its number and nothing else yet: ours if we remember that we asked for it.
+    fn being_made(&self, vmid: u32, uid: &Uid) -> Result<Known, ProviderError> {
+        let known = self.memory().known.get(&vmid).cloned();
+        known
+            .filter(|known| known.proven.mark.uid == *uid)
+            .ok_or_else(|| {
+                ProviderError::Transient(format!(
+                    "VM {vmid} is being made: whose it is shows when that is done"
+                ))
+            })
     }
 
     /// The machine that was made for this UID.
@@ -422,7 +444,7 @@ impl Proxmox {
             .find(|one| one.known.is_none() && first.contains(&one.guest.vmid));
         unreadable.map_or(Ok(()), |one| {
             Err(ProviderError::Transient(format!(
-                "VM {} may be this machine, and cannot be read while host {} does not answer",
+                "VM {} may be this machine, and cannot be read while it is being made or host {} does not answer",
                 one.guest.vmid, one.guest.node
             )))
         })
@@ -478,6 +500,8 @@ impl Proxmox {
             uuid: String::new(),
             instance_type: "proxmox".into(),
             zone: self.options.zone(&guest.node).into(),
+            cores: size.cores,
+            memory_mib: size.memory_mib,
             settings: String::new(),
             created: Timestamp::UNIX_EPOCH,
             stage: Stage::Wanted,
@@ -518,6 +542,12 @@ pub(super) fn unsettled(vmid: u32, host: &str, error: CallError) -> ProviderErro
         )),
         _ => error.into(),
     }
+}
+
+/// Whether a machine has its number and perhaps nothing else yet.
+fn is_being_made(config: &Config) -> bool {
+    let lock = config.text("lock");
+    matches!(lock.as_deref(), Some("create" | "clone"))
 }
 
 /// The size that a machine has by its settings.

@@ -45,29 +45,32 @@ impl Proxmox {
         self.memory().failed.remove(&request.uid);
         let mut taken = BTreeSet::new();
         for _ in 0..MOST_NUMBERS {
-            let place = self.place(&site, request, &taken).await?;
+            let place = self.place(request, &taken).await?;
             let vmid = place.mark.vmid;
             let host = &place.host;
+            // Remembered before it is asked for: if the answer is lost, the machine is known all the same.
+            let known = Known {
+                proven: Proven {
+                    mark: place.mark.clone(),
+                    finished: place.source.is_none(),
+                },
+                size: place.size,
+            };
+            self.memory().known.insert(vmid, known);
             match self.begin(&place).await {
                 Ok(task) => {
-                    let known = Known {
-                        proven: Proven {
-                            mark: place.mark.clone(),
-                            finished: place.source.is_none(),
-                        },
-                        size: place.size,
-                    };
-                    self.memory().known.insert(vmid, known);
                     self.memory().tasks.insert(vmid, task.clone());
                     return self.made(&site, &place, &task).await;
                 }
                 Err(error) if error.trouble() == Trouble::Exists => {
                     self.memory().withdraw(vmid);
+                    self.memory().known.remove(&vmid);
                     taken.insert(vmid);
                 }
                 Err(error) => {
                     if error.had_no_effect() {
                         self.memory().withdraw(vmid);
+                        self.memory().known.remove(&vmid);
                     }
                     self.blame(host, &error);
                     return Err(at_host(host, error));
@@ -82,7 +85,6 @@ impl Proxmox {
     /// Chooses host and number, and keeps the room until lists show the machine.
     async fn place(
         &self,
-        site: &Site,
         request: &LaunchRequest,
         taken: &BTreeSet<u32>,
     ) -> Result<Place, ProviderError> {
@@ -151,7 +153,7 @@ impl Proxmox {
             })?;
             let source = seen.copies.as_ref().and_then(|all| all.get(&host).cloned());
             self.memory().promise(vmid, &host, size, self.now());
-            let mark = self.mark(site, request, vmid, room);
+            let mark = self.mark(request, vmid, room, size);
             return Ok(Place {
                 host,
                 source,
@@ -176,10 +178,10 @@ impl Proxmox {
 
     fn mark(
         &self,
-        _: &Site,
         request: &LaunchRequest,
         vmid: u32,
         room: &headroom::Headroom,
+        size: Size,
     ) -> Mark {
         let owner = &self.options.owner;
         Mark {
@@ -191,6 +193,8 @@ impl Proxmox {
             uuid: mark::uuid(&request.uid),
             instance_type: catalog::instance_type(room.cpus),
             zone: room.zone.as_str().into(),
+            cores: size.cores,
+            memory_mib: size.memory_mib,
             settings: self.settings.clone(),
             created: self.now(),
             stage: Stage::Wanted,
@@ -344,8 +348,7 @@ impl Proxmox {
         mark: &Mark,
     ) -> Result<Machine, ProviderError> {
         let vmid = mark.vmid;
-        // Until now it has the size of its template.
-        let size = self.memory().known_size(vmid).unwrap_or(owned.size);
+        let size = owned.size;
         let refused = |error: CallError| unsettled(vmid, &owned.host, error);
         if let (Some(gib), Some(disk)) = (
             self.options.template.as_ref().and_then(|one| one.disk_gib),

@@ -46,6 +46,10 @@ pub struct Mark {
     pub instance_type: Name,
     /// Zone that it was made in; it stays what its node says when the machine is moved.
     pub zone: Name,
+    /// Cores that it is to have: a copy has those of its template until it is set up.
+    pub cores: u32,
+    /// Memory that it is to have, in MiB.
+    pub memory_mib: u64,
     /// Settings that it was made with, as a digest.
     pub settings: String,
     /// When it was made.
@@ -175,6 +179,8 @@ pub(super) mod tests {
             uuid: "0b5cbbe1-0000-4000-8000-000000000001".to_owned(),
             instance_type: "proxmox-16".into(),
             zone: "n1".into(),
+            cores: 4,
+            memory_mib: 8192,
             settings: "x".to_owned(),
             created: Timestamp::UNIX_EPOCH,
             stage: Stage::Wanted,

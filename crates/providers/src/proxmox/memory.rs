@@ -117,12 +117,6 @@ impl Memory {
         all
     }
 
-    /// The size that a machine is to have, which its settings may not show yet.
-    pub(super) fn known_size(&self, vmid: u32) -> Option<Size> {
-        let promised = self.promises.get(&vmid).map(|(promise, _)| promise.size);
-        promised.or_else(|| self.known.get(&vmid).map(|known| known.size))
-    }
-
     pub(super) fn recent(&self) -> BTreeSet<u32> {
         self.recent.keys().copied().collect()
     }

@@ -16,6 +16,8 @@ fn mark() -> Mark {
         uuid: "0b5cbbe1-0000-4000-8000-000000000001".to_owned(),
         instance_type: "proxmox-16".into(),
         zone: "n1".into(),
+        cores: 4,
+        memory_mib: 8192,
         settings: String::new(),
         created: Timestamp::UNIX_EPOCH,
         stage: Stage::Wanted,

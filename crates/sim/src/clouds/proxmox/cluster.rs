@@ -128,7 +128,8 @@ impl Vm {
             row["maxmem"] = json!(self.memory());
             row["mem"] = json!(if running { self.memory() / 4 } else { 0 });
         }
-        if let Some(tags) = self.config.get("tags") {
+        let claimed = self.lock.as_deref() == Some("create");
+        if let Some(tags) = self.config.get("tags").filter(|_| !claimed) {
             row["tags"] = json!(tags);
         }
         if let Some(lock) = &self.lock {

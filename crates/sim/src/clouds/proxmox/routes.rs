@@ -512,7 +512,9 @@ fn on_machine(
     let vm = inner.cluster.vms.get_mut(&vmid)?;
     Some(match (method, rest) {
         (&Method::GET, ["config"]) => {
-            let mut config = json!(vm.config);
+            // A number is taken by writing nothing but a lock; the rest follows when the machine is made.
+            let claimed = vm.lock.as_deref() == Some("create");
+            let mut config = if claimed { json!({}) } else { json!(vm.config) };
             config["digest"] = json!(digest(&vm.config));
             if let Some(lock) = &vm.lock {
                 config["lock"] = json!(lock);
