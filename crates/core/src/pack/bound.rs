@@ -8,7 +8,7 @@ use crate::money::Money;
 
 use super::appraisal::{Appraisal, SCARCE_COPIES};
 use super::assign::{Assignment, Lot};
-use super::bins::{Context, Packing};
+use super::bins::{Bin, Context, Packing};
 use super::compile::Compiled;
 use super::evenly;
 use super::fluid::Prices;
@@ -52,7 +52,9 @@ pub(crate) fn lower_bound(
     let hosts: Vec<usize> = (0..compiled.hosts.len())
         .filter(|host| !scenario.removed.contains(*host) && !compiled.problem.nodes[*host].deleting)
         .collect();
-    let lots = if effort == Effort::Thorough && compiled.hosts.is_empty() {
+    // A domain that sells no more machines holds no spread back: pods may then all be in the others.
+    let open = compiled.hosts.is_empty() && !compiled.supply.limited();
+    let lots = if effort == Effort::Thorough && open {
         evenly::confined(compiled, &mut sets, &assignment.topology, lots)
     } else {
         lots
@@ -102,8 +104,20 @@ pub(crate) fn lower_bound(
     if hosts.is_empty() {
         nanos = nanos.max(compiled.trifle.price(most_demanding(&context), 1));
     }
-    let cost = compiled.trifle.price(packing.cost, packing.bins.len());
-    Money::from_nanos(nanos.min(cost.max(0)))
+    let priced = |bin: &&Bin| compiled.columns[bin.column as usize].cost > 0;
+    let machines = packing.bins.iter().filter(priced).count();
+    let cost = compiled.trifle.price(packing.cost, machines);
+    below(nanos, cost)
+}
+
+/// A bound on all plans for the same pods bounds this one too: one above its cost is a mistake in the bound, which tests
+/// must see and a caller must not.
+fn below(bound: i64, cost: i64) -> Money {
+    debug_assert!(
+        bound <= cost.max(0),
+        "the bound {bound} is above the cost {cost} of a plan"
+    );
+    Money::from_nanos(bound.min(cost.max(0)))
 }
 
 /// What all pods are worth together.
@@ -246,6 +260,48 @@ mod tests {
             })
         };
         json!({"name": name, "types": [kind(6), kind(4)]})
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "the bound 3 is above the cost 2 of a plan")]
+    fn a_bound_above_the_cost_of_a_plan_is_not_hidden() {
+        super::below(3, 2);
+    }
+
+    #[test]
+    fn a_zone_that_runs_out_of_machines_sends_the_pods_of_a_spread_elsewhere() {
+        let offering = |zone: &str, price: f64| json!({"zone": zone, "capacityType": "on-demand", "price": price});
+        let mut scarce = offering("a", 9.0);
+        scarce["left"] = 1.into();
+        let catalog = json!({"name": "shop", "types": [{
+            "name": "c4", "capacity": {"cpu": 4000, "pods": 10},
+            "offerings": [scarce, offering("b", 1.0)],
+        }]});
+        let first = json!({
+            "name": "first",
+            "spec": {
+                "requests": {"cpu": 4000, "pods": 1}, "priority": 100,
+                "nodeSelector": {"topology.kubernetes.io/zone": "a"},
+            },
+        });
+        let web = json!({
+            "name": "web", "count": 2,
+            "spec": {
+                "requests": {"cpu": 1000, "pods": 1}, "labels": {"app": "web"},
+                "spread": [{
+                    "topologyKey": "topology.kubernetes.io/zone", "maxSkew": 1,
+                    "selector": {"matchLabels": {"app": "web"}},
+                }],
+            },
+        });
+        let problem = json!({
+            "catalogs": [catalog], "pools": [{"name": "main", "catalog": "shop"}],
+            "pods": [first, web],
+        });
+        let problem = Problem::from_json(&problem.to_string()).unwrap();
+        let plan = solve(&problem, &Options::default());
+        assert!(plan.unplaced.is_empty() && plan.lower_bound <= plan.cost);
     }
 
     #[test]
