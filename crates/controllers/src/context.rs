@@ -181,7 +181,7 @@ impl Context {
 
     /// Whether decisions may be made and carried out: everything is known, and we lead.
     pub fn may_act(&self) -> bool {
-        self.clients.fence.holds() && self.view.synced()
+        self.clients.fence.holds() && self.view.synced() && self.tasks.failure().is_none()
     }
 
     /// The dialect of an object.

@@ -155,7 +155,7 @@ impl Engine {
         let leading = lease.clone().map(|options| {
             let elector = Elector::new(&context.clients, options, context.clock.clone());
             let leading = elector.leading();
-            tasks.spawn("lease", elector.run());
+            tasks.vital("lease", elector.run());
             leading
         });
         start_loops(&context, touched);
@@ -176,6 +176,15 @@ impl Engine {
         self.context.view.synced()
     }
 
+    /// Waits until the engine cannot go on: a task has ended that cannot be started again. Nothing is written from then
+    /// on.
+    pub async fn failed(&self) -> String {
+        self.context.tasks.failed().await;
+        self.context.clients.fence.close();
+        let said = self.context.tasks.failure().unwrap_or_default();
+        said.to_owned()
+    }
+
     /// Whether this process leads.
     pub fn leading(&self) -> bool {
         self.leading
@@ -187,6 +196,7 @@ impl Engine {
     pub async fn stop(self) {
         self.context.clients.fence.close();
         self.context.tasks.stop().await;
+        self.context.classes.close().await;
         if let Some(options) = &self.lease {
             Elector::release(&self.context.clients, options).await;
         }
@@ -214,7 +224,7 @@ fn start_loops(context: &Arc<Context>, touched: mpsc::UnboundedReceiver<Touched>
         classes: classes.clone(),
         room: room.clone(),
     };
-    tasks.spawn("dispatch", dispatcher.run(touched));
+    tasks.vital("dispatch", dispatcher.run(touched));
     macro_rules! supervise {
         ($name:literal, $run:expr $(, $extra:ident)*) => {{
             let context = context.clone();
