@@ -27,7 +27,7 @@ use crate::edge::tasks::Tasks;
 use crate::guards::selfcheck;
 use crate::lifecycle::reconcile;
 use crate::market::prices;
-use crate::market::slots::{Classes, ClusterSecrets};
+use crate::market::slots::{Classes, ClusterSecrets, holds};
 use crate::provision::{self, Batch};
 use crate::record::{Key, annotations};
 use crate::upkeep::{buffers, gc, interruption, pools, repair};
@@ -238,6 +238,7 @@ fn start_loops(context: &Arc<Context>, touched: mpsc::UnboundedReceiver<Touched>
     supervise!("drift", disrupt::run_drift, drift);
     supervise!("pools", pools::run, pools);
     supervise!("classes", run_classes, classes);
+    supervise!("class finalizers", holds::run);
     supervise!("garbage", gc::run);
     supervise!("notices", interruption::run);
     supervise!("repair", repair::run);
@@ -284,9 +285,10 @@ async fn report_classes(context: &Context) {
         return;
     }
     let records: Vec<_> = context.view.read().classes.iter().cloned().collect();
+    let users = holds::users(context);
     context
         .classes
-        .report(&context.clients, &records, context.now())
+        .report(&context.clients, &records, &users, context.now())
         .await;
 }
 

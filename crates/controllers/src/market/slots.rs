@@ -1,5 +1,6 @@
 //! Providers by node class, and what each of them sells. A slow or broken cloud delays nobody else.
 
+pub(crate) mod holds;
 mod status;
 
 use std::collections::BTreeMap;

@@ -100,6 +100,11 @@ pub(super) fn lower_class(object: &DynamicObject, group: &str, kind: &str) -> Cl
         version: version(object.resource_version().as_deref()),
         generation: object.metadata.generation.unwrap_or(0),
         deleting: object.metadata.deletion_timestamp.is_some(),
+        finalizers: object
+            .finalizers()
+            .iter()
+            .map(|one| one.as_str().into())
+            .collect(),
         ready: lower_conditions(&conditions).get(kinds::READY).cloned(),
         spec: Arc::new(spec),
     }
