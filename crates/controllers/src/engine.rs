@@ -126,7 +126,8 @@ impl Engine {
         let secrets = Arc::new(ClusterSecrets(clients.clone()));
         let context = Arc::new(Context {
             events: Events::start(&clients, clock.clone(), source, &tasks),
-            classes: Classes::new(classes, secrets, ledgers, cluster, clock.clone()),
+            classes: Classes::new(classes, secrets, ledgers, cluster.clone(), clock.clone()),
+            cluster,
             metrics: Metrics::register(registry),
             decide: decide.unwrap_or_else(|| Arc::new(Core::default())),
             names: Names::new(settings.seed),

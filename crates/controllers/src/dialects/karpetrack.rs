@@ -8,6 +8,7 @@ mod machine;
 mod pool;
 mod terms;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -16,7 +17,7 @@ use futures::stream;
 use jiff::SignedDuration;
 use joiner_api::karpetrack::{Phase, SpotNode, SpotNodePool, keys};
 use joiner_core::labels as well_known;
-use joiner_core::name::Labels;
+use joiner_core::name::{Labels, Name};
 use joiner_providers::rackspace::catalog::CATEGORY_LABEL;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{Api, PostParams};
@@ -223,15 +224,15 @@ impl Dialect for Karpetrack {
         machine::node_labels(machine)
     }
 
-    fn owner(&self, machine: &MachineRecord) -> OwnerReference {
-        OwnerReference {
+    fn owner(&self, machine: &MachineRecord) -> Option<OwnerReference> {
+        Some(OwnerReference {
             api_version: API_VERSION.into(),
             kind: "SpotNode".into(),
             name: machine.key.name.to_string(),
             uid: machine.uid.0.to_string(),
             controller: None,
             block_owner_deletion: Some(true),
-        }
+        })
     }
 
     fn machine_ref(&self, machine: &MachineRecord) -> ObjectRef {
@@ -250,6 +251,10 @@ impl Dialect for Karpetrack {
 
     async fn get_machine(&self, key: &Key) -> Result<MachineRecord, WriteError> {
         self.read(&self.nodes().get(&key.name).await?)
+    }
+
+    async fn machine_uids(&self) -> Result<BTreeSet<Name>, WriteError> {
+        objects::uids(&self.nodes()).await
     }
 
     async fn patch_machine(

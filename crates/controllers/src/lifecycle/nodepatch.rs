@@ -8,6 +8,7 @@ use joiner_core::taints::Taint;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Value, json};
 
+use super::Observed;
 use crate::view::nodes::{NodeRecord, TaintTime};
 
 /// Keeps load balancers away from a node that goes.
@@ -115,6 +116,18 @@ impl NodeChange {
         }
         if taints != node.taints {
             self.taints = Some(taints);
+        }
+    }
+
+    /// Sees to it that the node says whose it is: by our mark, and by the owner that other tools read.
+    pub fn ensure_owned(&mut self, node: &NodeRecord, observed: &Observed) {
+        if node.mark.as_ref() != Some(&observed.mark) {
+            self.annotations.extend(observed.mark.annotations());
+        }
+        if let Some(owner) = &observed.owner
+            && !node.owners.iter().any(|uid| **uid == *owner.uid)
+        {
+            self.owner = Some(owner.clone());
         }
     }
 

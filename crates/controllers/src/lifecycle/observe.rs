@@ -31,8 +31,8 @@ impl Worker<'_> {
             links.push(NodeLink::ProviderId(id.clone()));
         }
         let own = |node: &NodeRecord| {
-            node.owners.contains(&machine.uid.0)
-                || (node.owners.is_empty() && links.iter().any(|link| node.is(link)))
+            node.belongs_to(&machine.uid)
+                || (node.unclaimed() && links.iter().any(|link| node.is(link)))
         };
         let nodes: Vec<Arc<NodeRecord>> = match &machine.status.node {
             Some(name) if machine.registered() => {
@@ -85,6 +85,7 @@ impl Worker<'_> {
             timeouts: slot.map(|slot| machine.timeouts(&*slot.provider)),
             finalizer: dialect.finalizer(),
             owner: dialect.owner(machine),
+            mark: self.context.mark(machine),
             node_labels: dialect.node_labels(machine),
             shows_phases: dialect.shows_phases(),
             nodes,

@@ -27,6 +27,7 @@ mod kt_market;
 mod kt_mock;
 mod launch;
 mod leader;
+mod neighbours;
 mod outage;
 mod replacement;
 mod scale;
@@ -40,6 +41,7 @@ fn main() {
     // The longest first.
     let tests = [
         outage::tests(),
+        neighbours::tests(),
         kt::tests(),
         kt_install::tests(),
         kt_market::tests(),

@@ -19,7 +19,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use crate::edge::clients::WriteError;
 use crate::edge::clock;
 use crate::lifecycle::{Cause, Memory, NodeChange, Observed, Step, Wake, step};
-use crate::record::{ClassKey, Key, MachineRecord, MachineStatus, MetadataChange, Offer};
+use crate::record::{ClassKey, Key, MachineRecord, MachineStatus, Mark, MetadataChange, Offer};
 use crate::view::nodes::{NodeCondition, NodeRecord, TaintTime};
 use crate::view::pods::{DoNotDisrupt, Owner, PodKey, PodRecord};
 
@@ -229,7 +229,7 @@ impl Toy {
             links.push(NodeLink::ProviderId(id.clone()));
         }
         let nodes = self.node.iter().filter(|node| {
-            let free = node.owners.is_empty() || node.owners.contains(&machine.uid.0);
+            let free = node.unclaimed() || node.belongs_to(&machine.uid);
             machine.registered() || (free && links.iter().any(|link| node.is(link)))
         });
         let nodes: Vec<_> = nodes.cloned().map(Arc::new).collect();
@@ -240,10 +240,11 @@ impl Toy {
             now: self.now,
             timeouts: self.provider.then(Timeouts::default),
             finalizer: FINALIZER,
-            owner: OwnerReference {
+            owner: Some(OwnerReference {
                 uid: machine.uid.0.to_string(),
                 ..OwnerReference::default()
-            },
+            }),
+            mark: Mark::new("cluster", "toy", &machine.uid),
             node_labels: Labels::new(),
             shows_phases: self.shows_phases,
             nodes,
@@ -523,6 +524,10 @@ impl Toy {
         if let Some(finalizers) = &change.finalizers {
             node.finalizers.clone_from(finalizers);
         }
+        let annotation = |key: &str| change.annotations.get(key).map(AsRef::as_ref);
+        if let Some(mark) = Mark::read(annotation) {
+            node.mark = Some(mark);
+        }
         if let Some(owner) = &change.owner {
             node.owners.push(owner.uid.as_str().into());
         }
@@ -584,5 +589,6 @@ fn joined(machine: &Machine, now: Timestamp) -> NodeRecord {
         }],
         owners: Vec::new(),
         finalizers: Vec::new(),
+        mark: None,
     }
 }
