@@ -25,7 +25,7 @@ use crate::market::backoff::Backoffs;
 use crate::market::observed::Learned;
 use crate::market::slots::Classes;
 use crate::provision::Served;
-use crate::record::{Key, MachineRecord, PoolRecord};
+use crate::record::{Key, MachineRecord, Mark, PoolRecord};
 use crate::view::View;
 
 /// How many pods are written to at once: the API server takes no more, however many it is asked for.
@@ -138,6 +138,8 @@ pub struct Context {
     pub view: Arc<View>,
     /// Families of custom resources, by name.
     pub dialects: BTreeMap<&'static str, Arc<dyn Dialect>>,
+    /// Identity of the cluster: the UID of its namespace `kube-system`.
+    pub cluster: Name,
     /// Providers.
     pub classes: Classes,
     /// What is left alone for a while.
@@ -182,9 +184,14 @@ impl Context {
         self.clock.now()
     }
 
+    /// The mark for the node of a machine.
+    pub fn mark(&self, machine: &MachineRecord) -> Mark {
+        Mark::new(&self.cluster, machine.key.dialect, &machine.uid)
+    }
+
     /// Whether decisions may be made and carried out: everything is known, and we lead.
     pub fn may_act(&self) -> bool {
-        self.clients.fence.holds() && self.view.synced()
+        self.clients.fence.holds() && self.view.synced() && self.tasks.failure().is_none()
     }
 
     /// The dialect of an object.

@@ -2,6 +2,7 @@
 //!
 //! Everything else (provisioning, lifecycle, disruption, garbage collection) is written once over this trait.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,6 +57,8 @@ pub enum Sighting {
     Pool(Event<PoolRecord>),
     /// A machine.
     Machine(Event<MachineRecord>),
+    /// A machine of another controller: observed, never touched.
+    Foreign(Event<MachineRecord>),
     /// A node class.
     Class(Event<ClassRecord>),
     /// An object that opens pools.
@@ -183,8 +186,8 @@ pub trait Dialect: Send + Sync {
     /// Labels that only this family puts on a machine's node.
     fn node_labels(&self, machine: &MachineRecord) -> Labels;
 
-    /// Who owns the node of a machine. `None` for a family whose objects have a namespace and cannot own nodes: then a
-    /// mark on the node says whose it is.
+    /// The ownerReference that other tools read on the node of a machine. `None` where objects of the family have a
+    /// namespace: they cannot own a node, and only the mark says whose it is.
     fn owner(&self, machine: &MachineRecord) -> Option<OwnerReference>;
 
     /// What a machine is called in events.
@@ -198,6 +201,10 @@ pub trait Dialect: Send + Sync {
 
     /// Reads one machine object where it cannot be stale.
     async fn get_machine(&self, key: &Key) -> Result<MachineRecord, WriteError>;
+
+    /// UIDs of all machine objects of the family, whatever their class and whether they can be read, listed where the
+    /// answer cannot be stale.
+    async fn machine_uids(&self) -> Result<BTreeSet<Name>, WriteError>;
 
     /// Changes the metadata of a machine object if it is still as it was when `machine` was read.
     async fn patch_machine(

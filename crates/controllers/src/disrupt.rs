@@ -47,7 +47,7 @@ use crate::edge::clock;
 use crate::edge::events::Severity;
 use crate::edge::metrics::{Evaluation, Validation, consolidation_type};
 use crate::last_decision::LastDecision;
-use crate::record::{Key, MachineRecord};
+use crate::record::{Key, MANAGED_BY, MachineRecord};
 
 /// How often disruptions under way are looked at, and how soon after a change.
 const PROGRESS: Duration = Duration::from_secs(1);
@@ -271,6 +271,11 @@ pub(crate) async fn delete(
     };
     if context.settings.mode == Mode::ObserveOnly {
         info!(machine = %machine.key, reason, "would be taken away, but only observes");
+        return false;
+    }
+    let manager = machine.annotations.get(MANAGED_BY);
+    if manager.is_some_and(|name| *name != context.mark(machine).managed_by) {
+        warn!(machine = %machine.key, reason, "is managed by another Joiner: it is not deleted");
         return false;
     }
     match dialect.delete_machine(machine).await {

@@ -27,7 +27,7 @@ use crate::edge::tasks::Tasks;
 use crate::guards::selfcheck;
 use crate::lifecycle::reconcile;
 use crate::market::prices;
-use crate::market::slots::{Classes, ClusterSecrets};
+use crate::market::slots::{Classes, ClusterSecrets, holds};
 use crate::operator::{Operator, Seat};
 use crate::provision::{self, Batch};
 use crate::record::{Key, annotations};
@@ -127,7 +127,8 @@ impl Engine {
         let secrets = Arc::new(ClusterSecrets(clients.clone()));
         let context = Arc::new(Context {
             events: Events::start(&clients, clock.clone(), source, &tasks),
-            classes: Classes::new(classes, secrets, ledgers, cluster, clock.clone()),
+            classes: Classes::new(classes, secrets, ledgers, cluster.clone(), clock.clone()),
+            cluster,
             metrics: Metrics::register(registry),
             decide: decide.unwrap_or_else(|| Arc::new(Core::default())),
             names: Names::new(settings.seed),
@@ -160,7 +161,7 @@ impl Engine {
         let leading = lease.clone().map(|options| {
             let elector = Elector::new(&context.clients, options, context.clock.clone());
             let leading = elector.leading();
-            tasks.spawn("lease", elector.run());
+            tasks.vital("lease", elector.run());
             leading
         });
         if !dialects.is_empty() {
@@ -197,6 +198,15 @@ impl Engine {
         self.context.view.synced()
     }
 
+    /// Waits until the engine cannot go on: a task has ended that cannot be started again. Nothing is written from then
+    /// on.
+    pub async fn failed(&self) -> String {
+        self.context.tasks.failed().await;
+        self.context.clients.fence.close();
+        let said = self.context.tasks.failure().unwrap_or_default();
+        said.to_owned()
+    }
+
     /// Whether this process leads.
     pub fn leading(&self) -> bool {
         self.leading
@@ -208,6 +218,7 @@ impl Engine {
     pub async fn stop(self) {
         self.context.clients.fence.close();
         self.context.tasks.stop().await;
+        self.context.classes.close().await;
         if let Some(options) = &self.lease {
             Elector::release(&self.context.clients, options).await;
         }
@@ -235,7 +246,7 @@ fn start_loops(context: &Arc<Context>, touched: mpsc::UnboundedReceiver<Touched>
         classes: classes.clone(),
         room: room.clone(),
     };
-    tasks.spawn("dispatch", dispatcher.run(touched));
+    tasks.vital("dispatch", dispatcher.run(touched));
     macro_rules! supervise {
         ($name:literal, $run:expr $(, $extra:ident)*) => {{
             let context = context.clone();
@@ -249,6 +260,7 @@ fn start_loops(context: &Arc<Context>, touched: mpsc::UnboundedReceiver<Touched>
     supervise!("drift", disrupt::run_drift, drift);
     supervise!("pools", pools::run, pools);
     supervise!("classes", run_classes, classes);
+    supervise!("class finalizers", holds::run);
     supervise!("garbage", gc::run);
     supervise!("notices", interruption::run);
     supervise!("repair", repair::run);
@@ -295,9 +307,10 @@ async fn report_classes(context: &Context) {
         return;
     }
     let records: Vec<_> = context.view.read().classes.iter().cloned().collect();
+    let users = holds::users(context);
     context
         .classes
-        .report(&context.clients, &records, context.now())
+        .report(&context.clients, &records, &users, context.now())
         .await;
 }
 

@@ -38,9 +38,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 pub use memory::{Memory, ProviderAnswer};
 pub use nodepatch::NodeChange;
+pub(crate) use register::UNREGISTERED;
 
 use crate::record::{
-    Condition, Conditions, MachineRecord, MachineStatus, MetadataChange, Truth, kinds,
+    Condition, Conditions, MANAGED_BY, MachineRecord, MachineStatus, Mark, MetadataChange, Truth,
+    kinds,
 };
 use crate::view::nodes::NodeRecord;
 use crate::view::pods::{PodKey, PodRecord};
@@ -148,6 +150,8 @@ pub enum Step {
         name: Name,
         /// This very one.
         uid: Name,
+        /// As it was when we looked: its mark cannot have changed since.
+        version: u64,
     },
     /// Ask pods to leave, each by a request of its own, all at a time.
     Evict {
@@ -184,8 +188,10 @@ pub struct Observed {
     pub timeouts: Option<Timeouts>,
     /// Finalizer for the node.
     pub finalizer: &'static str,
-    /// Owner of the node; `None` if a mark says whose it is.
+    /// Owner of the node, where an owner can be named.
     pub owner: Option<OwnerReference>,
+    /// The mark that says whose the node is.
+    pub mark: Mark,
     /// Whether its node is cordoned when it is drained.
     pub cordons: bool,
     /// What an object that was written by hand lacks to be launched.
@@ -218,13 +224,18 @@ pub struct Observed {
 
 /// What to do next with a machine.
 pub fn step(machine: &MachineRecord, observed: &Observed) -> Step {
+    let managed_by = machine.annotations.get(MANAGED_BY);
+    if managed_by.is_some_and(|name| *name != observed.mark.managed_by) {
+        // Another Joiner's, or restored from another cluster.
+        return Step::Wait(Wake::OnChange);
+    }
     if machine.deleting.is_some() {
         return terminate::step(machine, observed);
     }
-    if !machine.finalizer {
+    if !machine.finalizer || managed_by.is_none() {
         return Step::Metadata(MetadataChange {
             finalizer: Some(true),
-            ..MetadataChange::default()
+            ..MetadataChange::annotation(MANAGED_BY, Some(observed.mark.managed_by.clone()))
         });
     }
     if let Some(change) = &observed.adoption {
@@ -247,7 +258,7 @@ impl Observed {
         match (&machine.status.node, self.nodes.as_slice()) {
             (Some(name), nodes) => nodes
                 .iter()
-                .find(|node| node.name == *name && node.owners.contains(&machine.uid.0)),
+                .find(|node| node.name == *name && node.belongs_to(&machine.uid)),
             (None, [node]) => Some(node),
             (None, _) => None,
         }

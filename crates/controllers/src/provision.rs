@@ -33,7 +33,7 @@ use crate::edge::clock;
 use crate::edge::events::Severity;
 use crate::guards::limits;
 use crate::last_decision::LastDecision;
-use crate::record::{MachineRecord, NewMachine, PoolRecord};
+use crate::record::{MANAGED_BY, MachineRecord, NewMachine, PoolRecord, manager};
 use crate::view::pods::PodRecord;
 use crate::view::problem::Snapshot;
 
@@ -380,6 +380,10 @@ fn new_machine(
                 )
             })
             .into_iter()
+            .chain([(
+                MANAGED_BY.into(),
+                manager(&context.cluster, pool.key.dialect),
+            )])
             .collect(),
     }
 }

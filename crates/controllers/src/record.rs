@@ -2,6 +2,7 @@
 
 mod condition;
 mod machine;
+mod mark;
 mod pool;
 
 use std::fmt;
@@ -12,6 +13,7 @@ pub use condition::{Condition, Conditions, Truth, kinds};
 pub use machine::{
     Intent, MachineRecord, MachineStatus, MetadataChange, NewMachine, Offer, annotations,
 };
+pub use mark::{MANAGED_BY, Mark, manager};
 pub use pool::{
     Behind, BufferRecord, ClassRecord, GateRecord, OverlayRecord, PoolRecord, PoolStatus,
     PriceRule, ScalableRef,

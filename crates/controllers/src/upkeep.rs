@@ -7,3 +7,4 @@ pub(crate) mod gc;
 pub(crate) mod interruption;
 pub(crate) mod pools;
 pub(crate) mod repair;
+pub(crate) mod visits;

@@ -57,6 +57,9 @@ pub(crate) enum Failure {
     /// The machine refuses what every program needs.
     #[error("{0}")]
     System(io::Error),
+    /// A part of the process has ended that the rest cannot do without: it must be started again.
+    #[error("cannot go on: {0}")]
+    Broken(String),
     /// Prices cannot be had.
     #[error("{0}")]
     Prices(String),
@@ -82,6 +85,7 @@ impl Failure {
             | Failure::Write { .. }
             | Failure::Listen { .. }
             | Failure::System(_)
+            | Failure::Broken(_)
             | Failure::Prices(_) => 1,
             Failure::Usage(_) => 2,
             Failure::Malformed { .. } | Failure::Manifest(_) => 3,

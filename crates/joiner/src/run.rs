@@ -62,19 +62,35 @@ async fn watch_over(args: &RunArgs) -> Result<(), Failure> {
         let session = Session::start(&site, &families, args, &board)?;
         let ended = tokio::select! {
             biased;
-            () = end.came() => true,
-            () = wanted.more_than(&families, &site.client) => false,
+            () = end.came() => Ended::Asked,
+            said = session.failed() => Ended::Failed(said),
+            () = wanted.more_than(&families, &site.client) => Ended::More,
         };
-        board.clear();
+        // A failed session stays on the board: /healthz tells until the process ends.
+        if !matches!(ended, Ended::Failed(_)) {
+            board.clear();
+        }
         session.stop().await;
-        if ended {
-            break;
+        match ended {
+            Ended::Asked => break,
+            Ended::Failed(said) => return Err(Failure::Broken(said)),
+            Ended::More => {}
         }
         info!("another family of custom resources was installed");
     }
     serving.stop().await;
     info!("ended");
     Ok(())
+}
+
+/// Why a session is over.
+enum Ended {
+    /// We were told to end.
+    Asked,
+    /// It cannot go on.
+    Failed(String),
+    /// There is more to serve.
+    More,
 }
 
 /// Why SpotNodePools cannot be served, if so: what they need is in no object.

@@ -236,11 +236,14 @@ impl Http {
             builder = builder.tls_danger_accept_invalid_certs(true);
         }
         let client = builder.build().map_err(setup)?;
+        let allowed = Arc::new(reach.allowed_hosts.clone());
         let send = move |request: Request<Bytes>| -> Sent {
-            let client = client.clone();
+            let (client, allowed) = (client.clone(), allowed.clone());
             Box::pin(async move {
                 let request = reqwest::Request::try_from(request)
                     .map_err(|error| HttpError::Transport(chain(&error)))?;
+                guard::check(request.url(), &allowed)
+                    .map_err(|error| HttpError::Transport(error.to_string()))?;
                 let answer = client
                     .execute(request)
                     .await
@@ -335,6 +338,22 @@ pub fn sensitive(prefix: &str, secret: &SecretString) -> Result<HeaderValue, Pro
     })?;
     value.set_sensitive(true);
     Ok(value)
+}
+
+/// The same without our secrets, should the server have repeated them. They are taken out of the whole text before it is
+/// cut: half a secret would no longer be recognised.
+pub fn excerpt_without<'a>(
+    said: &[u8],
+    secrets: impl IntoIterator<Item = &'a SecretString>,
+) -> String {
+    let mut text = String::from_utf8_lossy(said).into_owned();
+    for secret in secrets {
+        let secret = secret.expose_secret().trim();
+        if !secret.is_empty() {
+            text = text.replace(secret, "[redacted]");
+        }
+    }
+    excerpt(text.as_bytes())
 }
 
 /// The beginning of what a server said: one line, printable, at most [`EXCERPT_LIMIT`] characters.

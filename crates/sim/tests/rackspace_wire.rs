@@ -108,7 +108,7 @@ async fn a_spot_pool_is_asked_for_as_documented() {
             r#""name":"7c1f0f1e-5b53-4e0a-9a55-0c6f2f7a9d10","namespace":"org-abc123","#,
             r#""labels":{"ngpc.rxt.io/cloudspace":"demo"}},"#,
             r#""spec":{"serverClass":"gp.vs1.large-ord","desired":1,"bidPrice":"0.04","cloudSpace":"demo","#,
-            r#""customLabels":{"joiner.dev/cluster":"cluster-1","#,
+            r#""customLabels":{"joiner.dev/cluster":"cluster-1","joiner.dev/family":"karpenter","#,
             r#""joiner.dev/machine":"7c1f0f1e-5b53-4e0a-9a55-0c6f2f7a9d10","team":"a"},"#,
             r#""customTaints":[{"key":"team","value":"a","effect":"NoSchedule"}]}}"#
         )]
@@ -461,12 +461,52 @@ async fn a_machine_that_others_changed_has_drifted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn servers_of_another_family_on_the_same_cloudspace_are_not_ours() {
+    let cloud = cloud();
+    let own = provider(&cloud, |_| {});
+    let other = provider(&cloud, |options| options.family = "karpetrack".to_owned());
+    let bought = own.launch(&request(CapacityType::Spot)).await.unwrap();
+    minutes(30).await;
+    assert_eq!(own.list().await.unwrap().len(), 1);
+    assert_eq!(other.list().await.unwrap(), Vec::new());
+    for refused in [
+        other.terminate(&bought.id).await,
+        other.get(&bought.id).await.map(drop),
+    ] {
+        assert!(
+            matches!(refused, Err(ProviderError::NotFound(_))),
+            "{refused:?}"
+        );
+    }
+    assert!(other.notices().await.unwrap().is_empty());
+    assert_eq!(cloud.pools().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_with_an_older_mark_is_found_by_its_uid_and_is_nobodys_to_miss() {
+    let cloud = cloud();
+    let older = serde_json::json!({"cloudSpace": "demo", "desired": 1, "serverClass": CLASS, "bidPrice": "0.02",
+        "customLabels": {"joiner.dev/cluster": "demo", "joiner.dev/machine": UID}});
+    assert!(cloud.plant(UID, &older));
+    let own = provider(&cloud, |options| {
+        options.older_cluster_id = Some("demo".to_owned());
+    });
+    let found = own.find(&Uid(UID.into())).await.unwrap();
+    let listed = own.list().await.unwrap();
+    assert_eq!(listed.len(), 1);
+    assert_eq!((&listed[0].id, &listed[0].uid), (&found.id, &None));
+    assert_eq!(own.terminate(&found.id).await, Ok(()));
+    let strict = provider(&cloud, |_| {});
+    assert_eq!(strict.list().await.unwrap(), Vec::new());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pool_that_the_cloud_scales_by_itself_is_not_ours_any_more() {
     let cloud = cloud();
     let provider = provider(&cloud, |_| {});
     let spec = serde_json::json!({"serverClass": CLASS, "desired": 1, "bidPrice": "0.02", "cloudSpace": "demo",
         "autoscaling": {"enabled": true, "minNodes": 1, "maxNodes": 5},
-        "customLabels": {"joiner.dev/cluster": "cluster-1", "joiner.dev/machine": UID}});
+        "customLabels": {"joiner.dev/cluster": "cluster-1", "joiner.dev/family": "karpenter", "joiner.dev/machine": UID}});
     assert!(cloud.plant(UID, &spec));
     assert!(provider.list().await.unwrap().is_empty());
     let id = joiner_providers::MachineId(format!("rackspace://demo/spot/{UID}").into());

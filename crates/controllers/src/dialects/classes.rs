@@ -51,6 +51,11 @@ fn lower_class(object: &DynamicObject, group: &str, kind: &str) -> ClassRecord {
         version: version(object.resource_version().as_deref()),
         generation: object.metadata.generation.unwrap_or(0),
         deleting: object.metadata.deletion_timestamp.is_some(),
+        finalizers: object
+            .finalizers()
+            .iter()
+            .map(|one| one.as_str().into())
+            .collect(),
         ready: lower_conditions(&conditions).get(kinds::READY).cloned(),
         spec: Arc::new(spec),
     }

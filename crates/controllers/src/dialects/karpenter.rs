@@ -5,10 +5,12 @@ mod machine;
 mod pool;
 mod terms;
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
-use futures::StreamExt as _;
+use futures::{StreamExt as _, stream};
 use joiner_api::karpenter::{CapacityBuffer, NodeClaim, NodeOverlay, NodePool};
-use joiner_core::name::Labels;
+use joiner_core::name::{Labels, Name};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{Api, PostParams};
 use serde_json::json;
@@ -113,6 +115,7 @@ impl Dialect for Karpenter {
                 machine::lower(&claim, mine(&class.group, &class.kind))
             },
         );
+        let claims = claims.flat_map(|event| stream::iter(machine::sightings(event)));
         let overlays = guarded(
             Api::all(client()),
             Need::Optional,
@@ -134,12 +137,7 @@ impl Dialect for Karpenter {
                     .filter_map(|one| async { keep(one).map(Sighting::Pool) })
                     .boxed(),
             ),
-            watch(
-                "nodeclaims",
-                claims
-                    .filter_map(|one| async { keep(one).map(Sighting::Machine) })
-                    .boxed(),
-            ),
+            watch("nodeclaims", claims.boxed()),
             watch("nodeoverlays", overlays.map(Sighting::Overlay).boxed()),
             watch("capacitybuffers", buffers.map(Sighting::Buffer).boxed()),
         ];
@@ -186,6 +184,10 @@ impl Dialect for Karpenter {
 
     async fn get_machine(&self, key: &Key) -> Result<MachineRecord, WriteError> {
         machine::read(&self.claims().get(&key.name).await?)
+    }
+
+    async fn machine_uids(&self) -> Result<BTreeSet<Name>, WriteError> {
+        objects::uids(&self.claims()).await
     }
 
     async fn patch_machine(

@@ -8,6 +8,7 @@ mod machine;
 mod pool;
 mod terms;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -16,7 +17,7 @@ use futures::stream;
 use jiff::{SignedDuration, Timestamp};
 use joiner_api::karpetrack::{Phase, SpotNode, SpotNodePool, keys};
 use joiner_core::labels as well_known;
-use joiner_core::name::Labels;
+use joiner_core::name::{Labels, Name};
 use joiner_providers::rackspace::catalog::CATEGORY_LABEL;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{Api, PostParams};
@@ -250,6 +251,10 @@ impl Dialect for Karpetrack {
 
     async fn get_machine(&self, key: &Key) -> Result<MachineRecord, WriteError> {
         self.read(&self.nodes().get(&key.name).await?)
+    }
+
+    async fn machine_uids(&self) -> Result<BTreeSet<Name>, WriteError> {
+        objects::uids(&self.nodes()).await
     }
 
     async fn patch_machine(

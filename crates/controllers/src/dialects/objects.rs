@@ -1,9 +1,10 @@
 //! What all families do with their objects at the API server.
 
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 
 use joiner_core::name::Name;
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::{Api, ListParams, Patch, PatchParams};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -39,6 +40,15 @@ pub(super) async fn delete<K: Clone + Debug + DeserializeOwned>(
     api.delete(&machine.key.name, &exactly(&machine.uid.0))
         .await?;
     Ok(())
+}
+
+/// UIDs of all objects of a kind. The list names no version, so the API server answers with the latest.
+pub(super) async fn uids<K: Clone + Debug + DeserializeOwned>(
+    api: &Api<K>,
+) -> Result<BTreeSet<Name>, WriteError> {
+    let list = api.list_metadata(&ListParams::default()).await?;
+    let uids = list.items.into_iter().filter_map(|one| one.metadata.uid);
+    Ok(uids.map(Into::into).collect())
 }
 
 /// All finalizers of a machine's object after a change, if the change is about ours: others' are in the object, not in

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -17,7 +18,9 @@ use tracing::{info, warn};
 use crate::context::{Context, Mode};
 use crate::edge::clients::WriteError;
 use crate::edge::clock;
-use crate::record::{Condition, Key, MachineRecord, PoolRecord, Truth, kinds};
+use crate::market::slots::Slot;
+use crate::record::{ClassKey, Condition, Key, MachineRecord, PoolRecord, Truth, kinds};
+use crate::upkeep::visits::Visits;
 
 /// How old a machine must be before its type may be missed: catalogues of young types come and go.
 const TYPE_MISSED_AFTER: Duration = Duration::from_hours(1);
@@ -27,57 +30,70 @@ const AGAIN: Duration = Duration::from_secs(10);
 
 /// Looks for drift for ever: from time to time, and when a pool or class has changed.
 pub(crate) async fn run(context: Arc<Context>, changed: Arc<Notify>) {
-    let mut missed = Missed::Nothing;
+    let visits = Visits::new("drift");
+    let missed = Missed::default();
     loop {
-        let wait = match missed {
-            Missed::Nothing => context.settings.drift_period,
-            Missed::Something => AGAIN.min(context.settings.drift_period),
+        let wait = if missed.0.swap(false, Ordering::Relaxed) {
+            AGAIN.min(context.settings.drift_period)
+        } else {
+            context.settings.drift_period
         };
         tokio::select! {
             biased;
             () = changed.notified() => tokio::time::sleep(Duration::from_secs(1)).await,
+            () = missed.1.notified() => continue,
             () = tokio::time::sleep(wait) => {}
         }
-        missed = Missed::Nothing;
         if context.may_act() && context.settings.mode == Mode::Act {
-            look(&context, &mut missed).await;
+            stamp_pools(&context, &missed).await;
+            let noted = missed.clone();
+            visits.start(&context, move |context, slot| {
+                let missed = noted.clone();
+                async move { visit(&context, &slot, &missed).await }
+            });
+            let orphans = machines(&context, |class| context.classes.slot(class).is_none());
+            look(&context, orphans, &BTreeMap::new(), &missed).await;
         }
     }
 }
 
-/// Whether everything was written down.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Missed {
-    Nothing,
-    Something,
-}
+/// Whether something could not be written down: then it is tried again soon.
+#[derive(Clone, Default)]
+struct Missed(Arc<AtomicBool>, Arc<Notify>);
 
 impl Missed {
-    /// A write did not succeed: it is tried again soon.
-    fn note(&mut self, object: &Key, what: &'static str, error: &WriteError) {
-        *self = Missed::Something;
+    /// A write did not succeed.
+    fn note(&self, object: &Key, what: &'static str, error: &WriteError) {
+        if !self.0.swap(true, Ordering::Relaxed) {
+            self.1.notify_one();
+        }
         error.log(object, what);
     }
 }
 
-async fn look(context: &Context, missed: &mut Missed) {
-    stamp_pools(context, missed).await;
-    let machines: Vec<Arc<MachineRecord>> = {
-        let world = context.view.read();
-        let settled = |one: &&Arc<MachineRecord>| {
-            one.launched() && one.deleting.is_none() && one.pool.is_some()
-        };
-        world.machines.iter().filter(settled).cloned().collect()
+/// Machines of some classes that can have drifted.
+fn machines(context: &Context, of: impl Fn(&ClassKey) -> bool) -> Vec<Arc<MachineRecord>> {
+    let world = context.view.read();
+    let settled = |one: &&Arc<MachineRecord>| {
+        one.launched() && one.deleting.is_none() && one.pool.is_some() && of(&one.class)
     };
-    let mut lists: BTreeMap<crate::record::ClassKey, BTreeMap<MachineId, Machine>> =
-        BTreeMap::new();
-    for slot in context.classes.slots() {
-        // A list that cannot be had says nothing about drift.
-        if let Ok(all) = slot.call(slot.provider.list()).await {
-            let all = all.into_iter().map(|one| (one.id.clone(), one)).collect();
-            lists.insert(slot.key.clone(), all);
-        }
-    }
+    world.machines.iter().filter(settled).cloned().collect()
+}
+
+async fn visit(context: &Context, slot: &Slot, missed: &Missed) {
+    let machines = machines(context, |class| *class == slot.key);
+    // A list that cannot be had says nothing about drift.
+    let all = slot.call(slot.provider.list()).await.unwrap_or_default();
+    let all = all.into_iter().map(|one| (one.id.clone(), one)).collect();
+    look(context, machines, &all, missed).await;
+}
+
+async fn look(
+    context: &Context,
+    machines: Vec<Arc<MachineRecord>>,
+    listed: &BTreeMap<MachineId, Machine>,
+    missed: &Missed,
+) {
     for machine in machines {
         let pool = machine
             .pool
@@ -100,10 +116,8 @@ async fn look(context: &Context, missed: &mut Missed) {
                 }
             }
         }
-        let bought = lists
-            .get(&machine.class)
-            .zip(machine.status.machine_id.as_ref())
-            .and_then(|(all, id)| all.get(id));
+        let id = machine.status.machine_id.as_ref();
+        let bought = id.and_then(|id| listed.get(id));
         let found = drifted(context, &pool, &machine, bought).await;
         if let Err(error) = write(context, &machine, found).await {
             missed.note(&machine.key, "drift", &error);
@@ -111,7 +125,7 @@ async fn look(context: &Context, missed: &mut Missed) {
     }
 }
 
-async fn stamp_pools(context: &Context, missed: &mut Missed) {
+async fn stamp_pools(context: &Context, missed: &Missed) {
     let pools: Vec<Arc<PoolRecord>> = context.view.read().pools.iter().cloned().collect();
     for pool in pools {
         let Some(dialect) = context.dialect(&pool.key) else {

@@ -177,7 +177,7 @@ fn stale(world: &World) -> Vec<Name> {
         .filter(|node| node.tainted(DISRUPTED, Effect::NoSchedule) && !node.deleting)
         .filter(|node| {
             world.machine_of(&node.name).is_some_and(|one| {
-                one.deleting.is_none() && one.intent().is_none() && node.owners.contains(&one.uid.0)
+                one.deleting.is_none() && one.intent().is_none() && node.belongs_to(&one.uid)
             })
         })
         .map(|node| node.name.clone())

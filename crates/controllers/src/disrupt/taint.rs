@@ -28,6 +28,15 @@ pub(super) async fn taint(
     node: &NodeRecord,
     wanted: Taintedness,
 ) -> Result<(), WriteError> {
+    let owned = {
+        let world = context.view.read();
+        let machine = world.machine_of(&node.name);
+        machine.is_some_and(|machine| node.belongs_to(&machine.uid))
+    };
+    if !owned {
+        let said = format!("node {} does not carry the mark of its machine", node.name);
+        return Err(WriteError::Refused(said));
+    }
     let mut change = NodeChange::of(node);
     match wanted {
         Taintedness::Tainted | Taintedness::Leaving => {

@@ -4,12 +4,14 @@
 //! answers 429 and must be seen, a create that timed out must not be sent again blindly, and a lease renewal must not
 //! outlive its deadline: those clients do not retry, and no call of theirs is endless.
 
+use std::fmt;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, Either};
 use http::{Method, Request, Response};
 use joiner_providers::ProviderError;
 use kube::Client;
@@ -24,6 +26,15 @@ use crate::record::Key;
 /// The longest that a write may take. The API server gives up on its own requests after a minute at most; a quarter of
 /// that keeps a machine's next step within the bounds that reliability promises.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// The longest that a read may take until its answer begins, further tries included.
+const READ_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// How long a connection for reads may be silent.
+const SILENCE: Duration = Duration::from_mins(2);
+
+/// How soon calls under way see that the fence was closed.
+const CLOSING_SEEN: Duration = Duration::from_secs(1);
 
 /// The longest that a lease renewal may take: a third of the lease.
 const LEASE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -119,16 +130,30 @@ struct NotLeader;
 
 /// Whether this process may change anything. Cheap to clone; all clones are one.
 ///
-/// The time comes from the runtime's own monotonic clock, never from the wall: a process that was suspended finds its
-/// time up, whatever the clocks say.
+/// The time comes from the runtime's own monotonic clock, never from the wall. On Linux that clock stands still while
+/// the machine is suspended, so a second clock that does not is asked too ([`Fence::minding_suspension`]).
 #[derive(Clone, Debug)]
 pub struct Fence(Arc<Mutex<Gate>>);
 
-#[derive(Debug)]
+/// Time since the machine was started, suspension included; `None` if it cannot be told.
+pub type BootClock = Arc<dyn Fn() -> Option<Duration> + Send + Sync>;
+
 struct Gate {
     open: Open,
     /// How often it was opened.
     term: u64,
+    boot: Option<BootClock>,
+    /// When it falls by the clock that counts suspension.
+    boot_until: Option<Duration>,
+}
+
+impl fmt::Debug for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gate")
+            .field("open", &self.open)
+            .field("term", &self.term)
+            .finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug)]
@@ -142,9 +167,15 @@ impl Gate {
     fn holds(&self) -> bool {
         match self.open {
             Open::Always => true,
-            Open::Until(until) => Instant::now() < until,
+            Open::Until(until) => Instant::now() < until && !self.overslept(),
             Open::Never => false,
         }
+    }
+
+    fn overslept(&self) -> bool {
+        let now = self.boot.as_ref().and_then(|boot| boot());
+        now.zip(self.boot_until)
+            .is_some_and(|(now, until)| now >= until)
     }
 }
 
@@ -165,7 +196,32 @@ impl Fence {
         if !gate.holds() {
             gate.term += 1;
         }
+        let left = until.saturating_duration_since(Instant::now());
+        let boot = gate.boot.as_ref().and_then(|boot| boot());
+        gate.boot_until = boot.map(|now| now + left);
         gate.open = Open::Until(until);
+    }
+
+    /// The same, but it also falls by a clock that counts the time for which the machine was suspended.
+    #[must_use]
+    pub fn minding_suspension(self, boot: BootClock) -> Self {
+        self.gate().boot = Some(boot);
+        self
+    }
+
+    /// Waits until writes may no longer go on. A renewal of the lease meanwhile is seen.
+    pub async fn lapsed(&self) {
+        loop {
+            let until = match self.gate() {
+                gate if !gate.holds() => return,
+                gate => match gate.open {
+                    Open::Until(until) => until,
+                    _ => Instant::now() + CLOSING_SEEN,
+                },
+            };
+            // Closing is seen no later than this; running out, when it happens.
+            tokio::time::sleep_until(until.min(Instant::now() + CLOSING_SEEN)).await;
+        }
     }
 
     /// Lets nothing through from now on.
@@ -186,7 +242,12 @@ impl Fence {
     }
 
     fn new(open: Open) -> Self {
-        Fence(Arc::new(Mutex::new(Gate { open, term: 0 })))
+        Fence(Arc::new(Mutex::new(Gate {
+            open,
+            term: 0,
+            boot: None,
+            boot_until: None,
+        })))
     }
 
     fn gate(&self) -> std::sync::MutexGuard<'_, Gate> {
@@ -195,7 +256,8 @@ impl Fence {
 }
 
 /// A call to a cloud that changes something, made only while the lease is ours. Callers wait their turn before it, so
-/// the fence is looked at when the call begins and not when it was decided on.
+/// the fence is looked at when the call begins and not when it was decided on. A call that is under way when the lease
+/// ends is broken off: nothing more is sent, and what became of it is for the next leader to ask.
 pub async fn while_leading<T>(
     fence: &Fence,
     call: impl Future<Output = Result<T, ProviderError>>,
@@ -203,7 +265,14 @@ pub async fn while_leading<T>(
     if !fence.holds() {
         return Err(ProviderError::Transient("not the leader".into()));
     }
-    call.await
+    let call = pin!(call);
+    let lapsed = pin!(fence.lapsed());
+    match futures::future::select(call, lapsed).await {
+        Either::Left((answer, _)) => answer,
+        Either::Right(_) => Err(ProviderError::Transient(
+            "the lease ended while the cloud was asked: whether it took effect is not known".into(),
+        )),
+    }
 }
 
 /// Puts a fence and a deadline around a client's service.
@@ -254,8 +323,22 @@ where
         }
         let answer = self.inner.call(request);
         let timeout = self.timeout;
+        let fence = self.fence.clone();
         async move {
-            match tokio::time::timeout(timeout, answer).await {
+            let answer = pin!(tokio::time::timeout(timeout, answer));
+            let answer = if reads {
+                answer.await
+            } else {
+                // A write that is under way when the lease ends is broken off, so that none outlives the margin.
+                let lapsed = pin!(fence.lapsed());
+                match futures::future::select(answer, lapsed).await {
+                    Either::Left((answer, _)) => answer,
+                    Either::Right(_) => {
+                        return Err("the lease ended while a write was under way".into());
+                    }
+                }
+            };
+            match answer {
                 Ok(answer) => answer.map_err(Into::into),
                 Err(_) => Err(format!("no answer within {}s", timeout.as_secs()).into()),
             }
@@ -289,8 +372,14 @@ impl Clients {
                 .with_layer(&layer)
                 .build())
         };
+        // A connection on which nothing comes for so long is dead; watches hear a bookmark every minute or so.
+        patient.read_timeout = Some(SILENCE);
+        let reads = FenceLayer {
+            fence: Fence::open(),
+            timeout: READ_TIMEOUT,
+        };
         Ok(Clients {
-            reads: Client::try_from(patient)?,
+            reads: ClientBuilder::try_from(patient)?.with_layer(&reads).build(),
             writes: build(FenceLayer {
                 fence: fence.clone(),
                 timeout: WRITE_TIMEOUT,
@@ -317,7 +406,7 @@ impl Clients {
             Client::new(layer.layer(service.clone()), "default")
         };
         Clients {
-            reads: Client::new(service.clone(), "default"),
+            reads: fenced(Fence::open(), READ_TIMEOUT),
             writes: fenced(fence.clone(), WRITE_TIMEOUT),
             lease: fenced(Fence::open(), LEASE_TIMEOUT),
             fence,
@@ -387,6 +476,57 @@ mod tests {
         tokio::time::sleep(Duration::from_secs(1)).await;
         let refused = while_leading(&fence, async { Ok(1) }).await;
         assert!(matches!(refused, Err(ProviderError::Transient(_))));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_that_is_under_way_when_the_lease_ends_is_broken_off() {
+        let fence = Fence::closed();
+        let clients = Clients::over(&tower::service_fn(never), fence.clone());
+        let started = Instant::now();
+        fence.extend(started + Duration::from_secs(4));
+        let api = namespaces(clients.writes);
+        let parameters = kube::api::DeleteParams::default();
+        let deleted = api.delete("x", &parameters).await.map(drop);
+        let error = deleted.map_err(WriteError::from).unwrap_err();
+        assert!(matches!(error, WriteError::Unknown(_)), "{error}");
+        assert_eq!(started.elapsed(), Duration::from_secs(4));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_to_a_cloud_is_broken_off_when_the_lease_ends_and_not_when_it_is_renewed() {
+        let fence = Fence::closed();
+        let started = Instant::now();
+        fence.extend(started + Duration::from_secs(10));
+        let renewing = fence.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            renewing.extend(started + Duration::from_secs(20));
+        });
+        let call = std::future::pending::<Result<(), ProviderError>>();
+        let error = while_leading(&fence, call).await.unwrap_err();
+        assert!(error.to_string().contains("the lease ended"), "{error}");
+        assert_eq!(started.elapsed(), Duration::from_secs(20));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_suspended_machine_finds_its_lease_ended() {
+        let boot = Arc::new(Mutex::new(Duration::from_secs(1000)));
+        let shown = boot.clone();
+        let clock: BootClock = Arc::new(move || Some(*shown.lock().unwrap()));
+        let fence = Fence::closed().minding_suspension(clock);
+        fence.extend(Instant::now() + Duration::from_secs(12));
+        assert!(fence.holds());
+        // Suspended for a minute: the monotonic clock has not moved.
+        *boot.lock().unwrap() += Duration::from_mins(1);
+        assert!(!fence.holds() && fence.term().is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_read_that_is_never_answered_ends() {
+        let clients = Clients::over(&tower::service_fn(never), Fence::open());
+        let started = Instant::now();
+        assert!(namespaces(clients.reads).get("x").await.is_err());
+        assert_eq!(started.elapsed(), READ_TIMEOUT);
     }
 
     #[tokio::test(start_paused = true)]

@@ -23,6 +23,13 @@ impl Clock for SystemClock {
     }
 }
 
+/// Time since the machine was started, suspension included, as Linux tells it; `None` elsewhere.
+pub fn since_boot() -> Option<Duration> {
+    let text = std::fs::read_to_string("/proc/uptime").ok()?;
+    let seconds: f64 = text.split_whitespace().next()?.parse().ok()?;
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
 /// A clock that everybody shares.
 pub type SharedClock = Arc<dyn Clock>;
 

@@ -121,7 +121,7 @@ impl Events {
     ) -> Self {
         let (sender, mut receiver) = mpsc::channel::<Event>(BACKLOG);
         let client = clients.writes.clone();
-        tasks.spawn("events", async move {
+        tasks.vital("events", async move {
             while let Some(event) = receiver.recv().await {
                 let namespace = event.metadata.namespace.clone().unwrap_or_default();
                 let api: Api<Event> = Api::namespaced(client.clone(), &namespace);

@@ -1,7 +1,8 @@
 //! Who leads: a Lease, after client-go's rules, and a fence that falls before anybody else may take over.
 //!
-//! Others wait a whole lease from when *they* saw it change, on their own clocks; we stop a margin before a whole lease
-//! from when we *asked* for the last renewal, on ours. Whatever the network does in between, the two never overlap.
+//! Others wait a whole lease from when *they* saw it change or vanish, on their own clocks; we stop a margin before a
+//! whole lease from when we *asked* for the last renewal, on ours, and break off what is under way. The margin covers what
+//! is still on its way to the server then. docs/concepts/leadership.md has the whole argument.
 
 use std::time::Duration;
 
@@ -30,7 +31,8 @@ pub struct LeaseOptions {
     pub period: Duration,
     /// How soon another try follows one that failed.
     pub retry: Duration,
-    /// How long before the lease ends nothing is written any more: covers the time a request is under way.
+    /// How long before the lease ends nothing is written any more and writes under way are broken off: covers the time
+    /// that a request may still be on its way after that.
     pub margin: Duration,
 }
 
@@ -58,6 +60,8 @@ pub struct Elector {
     leading: watch::Sender<bool>,
     /// Version of the lease that we saw last, and when we saw it first: only our own clock says when it has run out.
     seen: Option<(String, Instant)>,
+    /// Since when there is no lease although there was one.
+    missing: Option<Instant>,
     /// The lease as we wrote it last: while nobody else does, it need not be read before it is renewed.
     held: Option<Lease>,
 }
@@ -72,6 +76,7 @@ impl Elector {
             clock,
             leading: watch::channel(false).0,
             seen: None,
+            missing: None,
             held: None,
         }
     }
@@ -142,12 +147,15 @@ impl Elector {
     async fn attempt(&mut self) -> Result<bool, kube::Error> {
         if let Some(lease) = self.held.take() {
             match self.write(lease).await {
-                // Somebody else wrote it: then it has to be read.
-                Err(kube::Error::Api(status)) if status.code == 409 => {}
+                // Somebody else wrote or deleted it: then it has to be read.
+                Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
                 renewed => return renewed,
             }
         }
         let Some(lease) = self.api.get_opt(&self.options.name).await? else {
+            if !self.may_create() {
+                return Ok(false);
+            }
             let lease = Lease {
                 metadata: ObjectMeta {
                     name: Some(self.options.name.clone()),
@@ -156,18 +164,11 @@ impl Elector {
                 spec: Some(self.claim(None)),
             };
             let made = self.api.create(&PostParams::default(), &lease).await?;
+            self.note(&made);
             self.held = Some(made);
             return Ok(true);
         };
-        let version = lease.metadata.resource_version.clone().unwrap_or_default();
-        let first_seen = match &self.seen {
-            Some((seen, at)) if *seen == version => *at,
-            _ => {
-                let now = Instant::now();
-                self.seen = Some((version, now));
-                now
-            }
-        };
+        let first_seen = self.note(&lease);
         let spec = lease.spec.clone().unwrap_or_default();
         let holder = spec.holder_identity.as_deref().unwrap_or_default();
         let lasts = spec
@@ -189,8 +190,34 @@ impl Elector {
             .api
             .replace(name, &PostParams::default(), &lease)
             .await?;
+        self.note(&written);
         self.held = Some(written);
         Ok(true)
+    }
+
+    /// Remembers a version of the lease; when it was seen first.
+    fn note(&mut self, lease: &Lease) -> Instant {
+        self.missing = None;
+        let version = lease.metadata.resource_version.clone().unwrap_or_default();
+        match &self.seen {
+            Some((seen, at)) if *seen == version => *at,
+            _ => {
+                let now = Instant::now();
+                self.seen = Some((version, now));
+                now
+            }
+        }
+    }
+
+    /// Whether a lease that is not there may be made. Whoever deletes a lease takes it from nobody: its holder goes on
+    /// until it finds out. The holder itself may make it anew at once, others after a whole lease; only a process that
+    /// never saw one takes it that nobody leads.
+    fn may_create(&mut self) -> bool {
+        if self.seen.is_none() || self.fence.holds() {
+            return true;
+        }
+        let missing = *self.missing.get_or_insert_with(Instant::now);
+        missing.elapsed() >= self.options.duration
     }
 
     fn claim(&self, before: Option<&LeaseSpec>) -> LeaseSpec {

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::borrow::Cow;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures::FutureExt as _;
@@ -20,6 +21,8 @@ const RESTART_AFTER: Duration = Duration::from_secs(5);
 pub struct Tasks {
     tracker: TaskTracker,
     stop: CancellationToken,
+    failed: CancellationToken,
+    failure: Arc<OnceLock<String>>,
 }
 
 impl Tasks {
@@ -54,6 +57,35 @@ impl Tasks {
             }
         };
         self.tracker.spawn(guarded.instrument(span));
+    }
+
+    /// Runs a task that the others cannot do without and that cannot be started again: if it returns or panics before
+    /// the group is asked to end, the whole group has failed.
+    pub fn vital<F>(&self, name: impl Into<Cow<'static, str>>, task: F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let name = name.into();
+        let (tasks, what) = (self.clone(), name.clone());
+        self.spawn(name, async move {
+            let said = match AssertUnwindSafe(Box::pin(task)).catch_unwind().await {
+                Ok(()) => format!("task {what} ended"),
+                Err(panic) => format!("task {what} panicked: {}", message(&*panic)),
+            };
+            error!(%said, "nothing goes on without this task: the process must be started again");
+            let _ = tasks.failure.set(said);
+            tasks.failed.cancel();
+        });
+    }
+
+    /// Waits until a vital task has failed.
+    pub async fn failed(&self) {
+        self.failed.cancelled().await;
+    }
+
+    /// Which vital task has failed, and how.
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.get().map(String::as_str)
     }
 
     /// Runs a task for as long as the group lives: one that panics or returns is started again.
@@ -114,6 +146,25 @@ mod tests {
         tokio::time::sleep(RESTART_AFTER * 3).await;
         assert_eq!(seen.load(Ordering::SeqCst), 3);
         tasks.stop().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_vital_task_that_panics_fails_the_group_and_says_why() {
+        let tasks = Tasks::new();
+        tasks.vital("steady", std::future::pending());
+        assert_eq!(tasks.failure(), None);
+        tasks.vital("clumsy", async { panic!("stumbled") });
+        tasks.failed().await;
+        assert_eq!(tasks.failure(), Some("task clumsy panicked: stumbled"));
+        tasks.stop().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn stopping_is_no_failure() {
+        let tasks = Tasks::new();
+        tasks.vital("steady", std::future::pending());
+        tasks.stop().await;
+        assert_eq!(tasks.failure(), None);
     }
 
     #[tokio::test(start_paused = true)]

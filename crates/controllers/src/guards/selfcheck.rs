@@ -11,7 +11,9 @@ use tracing::error;
 
 use crate::context::Context;
 use crate::guards::limits;
+use crate::market::slots::Slot;
 use crate::record::{Conditions, MachineRecord, Truth, kinds};
+use crate::upkeep::visits::Visits;
 use crate::view::World;
 
 /// How often.
@@ -28,6 +30,7 @@ type Violation = (&'static str, String);
 /// Checks for ever.
 pub(crate) async fn run(context: Arc<Context>) {
     let mut seen = Seen::default();
+    let visits = Visits::new("selfcheck");
     loop {
         tokio::time::sleep(PERIOD).await;
         if !context.may_act() {
@@ -42,11 +45,15 @@ pub(crate) async fn run(context: Arc<Context>) {
             found
         };
         found.extend(memory(&context));
-        found.extend(machines(&context).await);
-        for (invariant, said) in found {
-            error!(invariant, said, "a promise does not hold");
-            context.metrics.violation(invariant);
-        }
+        report(&context, found);
+        visits.start(&context, machines);
+    }
+}
+
+fn report(context: &Context, found: Vec<Violation>) {
+    for (invariant, said) in found {
+        error!(invariant, said, "a promise does not hold");
+        context.metrics.violation(invariant);
     }
 }
 
@@ -172,27 +179,25 @@ fn memory(context: &Context) -> Vec<Violation> {
 }
 
 /// No object has more than one machine.
-async fn machines(context: &Context) -> Vec<Violation> {
+async fn machines(context: Arc<Context>, slot: Arc<Slot>) {
+    // A list that cannot be had says nothing.
+    let Ok(all) = slot.call(slot.provider.list()).await else {
+        return;
+    };
     let mut found = Vec::new();
-    for slot in context.classes.slots() {
-        // A list that cannot be had says nothing.
-        let Ok(all) = slot.call(slot.provider.list()).await else {
+    let mut known: BTreeMap<Name, String> = BTreeMap::new();
+    for machine in all {
+        let going = matches!(
+            machine.state,
+            MachineState::Stopping | MachineState::Failed(_)
+        );
+        let Some(uid) = machine.uid.filter(|_| !going) else {
             continue;
         };
-        let mut known: BTreeMap<Name, String> = BTreeMap::new();
-        for machine in all {
-            let going = matches!(
-                machine.state,
-                MachineState::Stopping | MachineState::Failed(_)
-            );
-            let Some(uid) = machine.uid.filter(|_| !going) else {
-                continue;
-            };
-            if let Some(other) = known.insert(uid.0.clone(), machine.id.to_string()) {
-                let said = format!("{} and {other} were both bought for {}", machine.id, uid.0);
-                found.push(("S1", said));
-            }
+        if let Some(other) = known.insert(uid.0.clone(), machine.id.to_string()) {
+            let said = format!("{} and {other} were both bought for {}", machine.id, uid.0);
+            found.push(("S1", said));
         }
     }
-    found
+    report(&context, found);
 }

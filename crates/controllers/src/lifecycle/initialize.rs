@@ -156,6 +156,7 @@ pub(super) fn settled(machine: &MachineRecord, observed: &Observed) -> Step {
     }
     let look = node.reserved().then(|| clock::after(observed.now, LOOK));
     change.ensure_labels(node, &observed.node_labels);
+    change.ensure_owned(node, observed);
     let ours = [labels::NODEPOOL, labels::CAPACITY_TYPE];
     change.ensure_labels(
         node,

@@ -8,7 +8,7 @@ use joiner_core::taints::Taint;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Value, json};
 
-use crate::record::annotations::MACHINE_UID;
+use super::Observed;
 use crate::view::nodes::{NodeRecord, TaintTime};
 
 /// Keeps load balancers away from a node that goes.
@@ -122,24 +122,16 @@ impl NodeChange {
         }
     }
 
-    /// Sees to it that the node says which machine object it belongs to: by its owner, or by a mark where the object
-    /// cannot own nodes. Says whether that changes anything.
-    pub fn ensure_owner(
-        &mut self,
-        node: &NodeRecord,
-        uid: &Name,
-        owner: Option<&OwnerReference>,
-    ) -> bool {
-        if node.owners.contains(uid) {
-            return false;
+    /// Sees to it that the node says whose it is: by our mark, and by the owner that other tools read.
+    pub fn ensure_owned(&mut self, node: &NodeRecord, observed: &Observed) {
+        if node.mark.as_ref() != Some(&observed.mark) {
+            self.annotations.extend(observed.mark.annotations());
         }
-        match owner {
-            Some(owner) => self.owner = Some(owner.clone()),
-            None => {
-                self.annotations.insert(MACHINE_UID.into(), uid.clone());
-            }
+        if let Some(owner) = &observed.owner
+            && !node.owners.iter().any(|uid| **uid == *owner.uid)
+        {
+            self.owner = Some(owner.clone());
         }
-        true
     }
 
     /// Sees to it that the node has, or lacks, a finalizer.

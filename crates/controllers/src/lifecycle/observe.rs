@@ -31,8 +31,8 @@ impl Worker<'_> {
             links.push(NodeLink::ProviderId(id.clone()));
         }
         let own = |node: &NodeRecord| {
-            node.owners.contains(&machine.uid.0)
-                || (node.owners.is_empty() && links.iter().any(|link| node.is(link)))
+            node.belongs_to(&machine.uid)
+                || (node.unclaimed() && links.iter().any(|link| node.is(link)))
         };
         let nodes: Vec<Arc<NodeRecord>> = match &machine.status.node {
             Some(name) if machine.registered() => {
@@ -89,6 +89,7 @@ impl Worker<'_> {
             adoption: pool
                 .filter(|pool| world.managed(pool))
                 .and_then(|pool| dialect.adopt(pool, machine)),
+            mark: self.context.mark(machine),
             node_labels: dialect.node_labels(machine),
             shows_phases: dialect.shows_phases(),
             nodes,

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::observe::within_limits;
-use super::reconcile::{Worker, exactly};
+use super::reconcile::{Worker, unchanged};
 use super::{Cause, NodeChange, Step};
 use crate::dialect::Dialect;
 use crate::edge::clients::{WriteError, while_leading};
@@ -54,9 +54,9 @@ impl Worker<'_> {
                 };
                 self.patch_node(&change).await
             }
-            Step::DeleteNode { name, uid } => {
+            Step::DeleteNode { name, uid, version } => {
                 let api: Api<Node> = Api::all(self.context.clients.writes.clone());
-                api.delete(&name, &exactly(&uid)).await?;
+                api.delete(&name, &unchanged(&uid, version)).await?;
                 let node = api.get(&name).await?;
                 self.context.view.note_node(lower_node(node));
                 Ok(())

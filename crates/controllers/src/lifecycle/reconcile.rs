@@ -41,6 +41,11 @@ pub async fn run(context: Arc<Context>) {
         let name = format!("machine {}", ticket.key);
         let tasks = context.tasks.clone();
         tasks.spawn(name, async move {
+            // A turn that panics is followed by another: nobody else would look at the machine.
+            let mut again = Again {
+                context: &context,
+                key: Some(ticket.key.clone()),
+            };
             let known = lock(&memories).remove(&ticket.key);
             let mut worker = Worker {
                 context: &context,
@@ -56,8 +61,24 @@ pub async fn run(context: Arc<Context>) {
                         .add_at(ticket.key.clone(), Instant::now() + wait);
                 }
             }
+            again.key = None;
             drop(permit);
         });
+    }
+}
+
+/// Has a machine looked at again after a turn that did not end as it should.
+struct Again<'a> {
+    context: &'a Context,
+    key: Option<Key>,
+}
+
+impl Drop for Again<'_> {
+    fn drop(&mut self) {
+        if let Some(key) = self.key.take() {
+            let queue = &self.context.queue;
+            queue.add_at(key, Instant::now() + NO_PROGRESS);
+        }
     }
 }
 
@@ -165,6 +186,17 @@ impl Worker<'_> {
 /// Whether a step changes anything outside this process.
 fn changes(step: &Step) -> bool {
     !matches!(step, Step::Wait(_) | Step::Find | Step::Get(_))
+}
+
+/// Deletes this very object, and only as it was when its mark was read.
+pub(crate) fn unchanged(uid: &str, version: u64) -> DeleteParams {
+    DeleteParams {
+        preconditions: Some(Preconditions {
+            uid: Some(uid.to_owned()),
+            resource_version: Some(version.to_string()),
+        }),
+        ..DeleteParams::default()
+    }
 }
 
 /// Deletes this very object and no other of its name.

@@ -16,7 +16,7 @@ use crate::record::{MachineRecord, Truth, kinds};
 use crate::view::nodes::NodeRecord;
 
 /// Taint that a node may come with until it is registered.
-pub(super) const UNREGISTERED: &str = "karpenter.sh/unregistered";
+pub(crate) const UNREGISTERED: &str = "karpenter.sh/unregistered";
 /// Taint of a node that cannot take pods yet.
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 /// How long a node that has joined is given to become ready before it is registered as it is.
@@ -88,7 +88,7 @@ fn early(
     let waits = !node.ready()
         && node.tainted(NOT_READY, Effect::NoSchedule)
         && !lacking
-        && !node.owners.contains(&machine.uid.0);
+        && !node.belongs_to(&machine.uid);
     (waits && observed.now < until).then_some(until)
 }
 
@@ -158,9 +158,10 @@ fn join(machine: &MachineRecord, observed: &Observed, node: &NodeRecord) -> Step
     if obstacle.is_none() {
         super::initialize::take_into_use(&mut change, node, observed);
     }
-    let claimed = change.ensure_owner(node, &machine.uid.0, observed.owner.as_ref());
-    let owned = !claimed && change.finalizers.is_none() && change.taints.is_none();
-    if !(owned && change.labels.is_empty()) {
+    change.ensure_owned(node, observed);
+    let owned = change.owner.is_none() && node.mark.as_ref() == Some(&observed.mark);
+    let kept = change.finalizers.is_none() && change.taints.is_none();
+    if !(owned && kept && change.labels.is_empty()) {
         return Step::Node(Box::new(change));
     }
     let mut status = machine.status.clone();

@@ -80,8 +80,8 @@ fn empty(machine: &MachineRecord, observed: &Observed, node: &NodeRecord) -> Opt
     change.ensure_taints(node, &[Taint::no_schedule(DISRUPTED)], &[]);
     change.taint_time = Some(now);
     change.ensure_unbalanced(node);
-    // One that was never registered: when its machine is gone, nothing else tells a later process whose node it was.
-    change.ensure_owner(node, &machine.uid.0, observed.owner.as_ref());
+    // If it was never registered, nothing else tells a later process whose node it was once its machine is gone.
+    change.ensure_owned(node, observed);
     change.cordon = observed.cordons && !node.unschedulable;
     if !change.is_empty() {
         return Some(Step::Node(Box::new(change)));
@@ -256,13 +256,19 @@ fn look_again(observed: &Observed) -> Step {
 
 /// The machine is gone: its node goes too.
 fn forget(observed: &Observed, node: &NodeRecord) -> Step {
+    let mut change = NodeChange::of(node);
     if !node.deleting {
+        // A node that was never registered is found by its link: it is marked before it is deleted.
+        change.ensure_owned(node, observed);
+        if !change.is_empty() {
+            return Step::Node(Box::new(change));
+        }
         return Step::DeleteNode {
             name: node.name.clone(),
             uid: node.uid.clone(),
+            version: node.version,
         };
     }
-    let mut change = NodeChange::of(node);
     change.ensure_finalizer(node, observed.finalizer, false);
     if change.is_empty() {
         // Somebody else's finalizer holds it; ours is gone and so is the machine.

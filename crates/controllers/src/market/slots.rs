@@ -1,5 +1,6 @@
 //! Providers by node class, and what each of them sells. A slow or broken cloud delays nobody else.
 
+pub(crate) mod holds;
 mod status;
 
 use std::collections::BTreeMap;
@@ -21,6 +22,9 @@ use crate::market::calls::{CALL_TIMEOUT, Calls, SharedCalls};
 use crate::market::launches::Launches;
 use crate::record::{ClassKey, ClassRecord};
 use crate::view::View;
+
+/// The longest that closing a provider may take.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A provider and what it sells.
 pub struct Slot {
@@ -105,6 +109,15 @@ impl Slot {
         launches
             .launch(&*self.provider, &self.calls, fence, request)
             .await
+    }
+}
+
+/// That a catalogue is being read; ends however the reading ends.
+struct Busy<'a>(&'a Slot);
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.change(|stock| stock.busy = false);
     }
 }
 
@@ -242,10 +255,21 @@ impl Classes {
         });
         futures::future::join_all(stale.map(|record| self.build(record))).await;
         let keep = |key: &ClassKey| wanted.contains(key);
-        let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
-        slots.retain(|key, _| keep(key));
-        let mut trouble = self.trouble.write().unwrap_or_else(PoisonError::into_inner);
-        trouble.retain(|key, _| keep(key));
+        let dropped: Vec<Arc<Slot>> = {
+            let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
+            let dropped = slots.values().filter(|slot| !keep(&slot.key));
+            let dropped = dropped.cloned().collect();
+            slots.retain(|key, _| keep(key));
+            let mut trouble = self.trouble.write().unwrap_or_else(PoisonError::into_inner);
+            trouble.retain(|key, _| keep(key));
+            dropped
+        };
+        close_all(dropped).await;
+    }
+
+    /// Ends what providers hold open: at shutdown.
+    pub async fn close(&self) {
+        close_all(self.slots()).await;
     }
 
     async fn build(&self, record: &ClassRecord) {
@@ -261,27 +285,29 @@ impl Classes {
             ledger: self.ledgers.open(record),
         };
         let built = tokio::time::timeout(CALL_TIMEOUT, factory.build(record, &site)).await;
-        let mut trouble = self.trouble.write().unwrap_or_else(PoisonError::into_inner);
-        match built {
-            Ok(Ok(provider)) => {
-                info!(class = %record.key, provider = provider.name(), "node class is in use");
-                trouble.remove(&record.key);
-                let slot = Slot::new(
-                    record,
-                    Arc::clone(&provider),
-                    self.calls.of(provider.credential()),
-                );
-                let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
-                slots.insert(record.key.clone(), Arc::new(slot));
+        let replaced = {
+            let mut trouble = self.trouble.write().unwrap_or_else(PoisonError::into_inner);
+            match built {
+                Ok(Ok(provider)) => {
+                    info!(class = %record.key, provider = provider.name(), "node class is in use");
+                    trouble.remove(&record.key);
+                    let calls = self.calls.of(provider.credential());
+                    let slot = Slot::new(record, provider, calls);
+                    let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
+                    slots.insert(record.key.clone(), Arc::new(slot))
+                }
+                Ok(Err(error)) => {
+                    warn!(class = %record.key, %error, "node class cannot be used");
+                    trouble.insert(record.key.clone(), error.to_string());
+                    None
+                }
+                Err(_) => {
+                    trouble.insert(record.key.clone(), "its provider did not answer".to_owned());
+                    None
+                }
             }
-            Ok(Err(error)) => {
-                warn!(class = %record.key, %error, "node class cannot be used");
-                trouble.insert(record.key.clone(), error.to_string());
-            }
-            Err(_) => {
-                trouble.insert(record.key.clone(), "its provider did not answer".to_owned());
-            }
-        }
+        };
+        close_all(replaced).await;
     }
 
     /// Reads the catalogue of one class again, unless that is being done.
@@ -294,12 +320,12 @@ impl Classes {
         if !free {
             return;
         }
+        let _busy = Busy(slot);
         let read = slot.call(slot.provider.catalog()).await;
         let concern = slot.provider.concern().await;
         let priced = slot.provider.prices_as_of().await;
         let now = self.clock.now();
         slot.change(|stock| {
-            stock.busy = false;
             stock.concern = concern;
             stock.priced = priced;
             match read {
@@ -323,6 +349,17 @@ impl Classes {
             }
         });
     }
+}
+
+/// Has providers end what they hold open; one that does not answer is not waited for.
+async fn close_all(slots: impl IntoIterator<Item = Arc<Slot>>) {
+    let close = |slot: Arc<Slot>| async move {
+        let closed = tokio::time::timeout(CLOSE_TIMEOUT, slot.provider.close()).await;
+        if closed.is_err() {
+            warn!(class = %slot.key, "its provider could not be closed in time");
+        }
+    };
+    futures::future::join_all(slots.into_iter().map(close)).await;
 }
 
 /// A price of nothing, or below it, is a mistake and not a bargain: what it stands for cannot be bought until a price

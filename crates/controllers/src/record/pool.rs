@@ -152,6 +152,8 @@ pub struct ClassRecord {
     pub generation: i64,
     /// It is to go.
     pub deleting: bool,
+    /// Finalizers.
+    pub finalizers: Vec<Name>,
     /// Its own `Ready` condition, if somebody writes one.
     pub ready: Option<Condition>,
     /// Its settings, as they stand in the object.

@@ -1,11 +1,12 @@
 //! Garbage in both directions: machines that nobody asked for, and objects whose machine is gone.
 //!
-//! Nothing is concluded from one look. A machine without an object must be seen twice, a while apart; an object without
-//! a machine needs the cloud's word on that one machine, and a node that does not answer. And if too much looks gone at
-//! once, it is the look that is wrong.
+//! Nothing is concluded from one look, and nothing from the cache alone. A machine without an object must be seen twice, a
+//! while apart, and the API server must say that no object of its family has its UID; an object without a machine needs
+//! the cloud's word on that one machine, and a node that does not answer. If too much looks gone at once, it is the look
+//! that is wrong. What does not carry our mark is not looked at.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -16,14 +17,16 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use tracing::{error, info, warn};
 
+use super::visits::Visits;
 use crate::context::{Context, Mode};
+use crate::dialect::Dialect;
 use crate::disrupt::delete;
 use crate::edge::clients::while_leading;
 use crate::edge::clock;
 use crate::lifecycle::NodeChange;
-use crate::lifecycle::reconcile::exactly;
+use crate::lifecycle::reconcile::unchanged;
 use crate::market::slots::Slot;
-use crate::record::MachineRecord;
+use crate::record::{ClassKey, MachineRecord};
 use crate::view::nodes::{NodeRecord, lower_node};
 
 /// How long something must look like garbage before it is.
@@ -31,44 +34,48 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// What share of all machines may look gone at once, in percent.
 const PLAUSIBLE: usize = 20;
 
-/// What looks like garbage, and since when.
+/// What looks like garbage, and since when. Shared by the visits to all classes.
 #[derive(Default)]
 struct Suspects {
-    machines: BTreeMap<MachineId, Timestamp>,
+    machines: BTreeMap<ClassKey, BTreeMap<MachineId, Timestamp>>,
     objects: BTreeMap<Name, Timestamp>,
     nodes: BTreeMap<Name, Timestamp>,
 }
 
-/// Looks for garbage for ever.
+type Shared = Arc<Mutex<Suspects>>;
+
+fn locked(suspects: &Mutex<Suspects>) -> MutexGuard<'_, Suspects> {
+    suspects.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Looks for garbage for ever. Each class is visited by itself: a slow cloud delays no other.
 pub(crate) async fn run(context: Arc<Context>) {
-    let mut suspects = Suspects::default();
+    let suspects = Shared::default();
+    let visits = Visits::new("garbage");
     loop {
         tokio::time::sleep(context.settings.garbage_period).await;
         if !context.may_act() || context.settings.mode == Mode::ObserveOnly {
             continue;
         }
+        let shared = suspects.clone();
+        visits.start(&context, move |context, slot| {
+            visit(context, slot, shared.clone())
+        });
         recheck_doubtful(&context).await;
-        let mut complete = true;
-        let mut everything = Vec::new();
-        for slot in context.classes.slots() {
-            // Clouds are listed before objects are looked at: whatever is bought in between has its object already.
-            match slot.call(slot.provider.list()).await {
-                Ok(all) => {
-                    leaked(&context, &slot, &all, &mut suspects).await;
-                    lost(&context, &slot, &all, &mut suspects).await;
-                    everything.extend(all);
-                }
-                Err(error) => {
-                    complete = false;
-                    warn!(class = %slot.key, %error, "its machines cannot be listed: nothing is concluded");
-                }
-            }
+        abandoned_nodes(&context, &suspects).await;
+    }
+}
+
+async fn visit(context: Arc<Context>, slot: Arc<Slot>, suspects: Shared) {
+    // Clouds are listed before objects are looked at: whatever is bought in between has its object already.
+    match slot.call(slot.provider.list()).await {
+        Ok(all) => {
+            leaked(&context, &slot, &all, &suspects).await;
+            lost(&context, &slot, &all, &suspects).await;
         }
-        if complete {
-            abandoned_nodes(&context, &everything, &mut suspects).await;
+        Err(error) => {
+            warn!(class = %slot.key, %error, "its machines cannot be listed: nothing is concluded");
         }
-        let known: Vec<MachineId> = everything.into_iter().map(|one| one.id).collect();
-        suspects.machines.retain(|id, _| known.contains(id));
     }
 }
 
@@ -78,31 +85,57 @@ fn ripe<K: Ord + Clone>(suspects: &mut BTreeMap<K, Timestamp>, key: &K, now: Tim
     clock::since(now, since) >= PATIENCE
 }
 
-/// Machines at the cloud that no object asked for.
-async fn leaked(context: &Context, slot: &Slot, all: &[Machine], suspects: &mut Suspects) {
+/// The family whose machines a class buys, if it is served here. Nobody else can say which of them are wanted.
+fn family<'a>(context: &'a Context, slot: &Slot) -> Option<&'a Arc<dyn Dialect>> {
+    let factory = context.classes.factory(&slot.key)?;
+    context.dialects.get(factory.family())
+}
+
+/// Machines at the cloud that carry our mark and that no object asked for.
+async fn leaked(context: &Context, slot: &Slot, all: &[Machine], suspects: &Mutex<Suspects>) {
     let now = context.now();
-    let objects: BTreeSet<Name> = {
-        let world = context.view.read();
-        let unreadable = world.unreadable.keys().cloned();
-        let known = world.machines.iter().map(|one| one.uid.0.clone());
-        known.chain(unreadable).collect()
-    };
-    // Before something is taken away it is looked for once more: others may have been waited for since.
     let wanted = |uid: &Uid| {
         let world = context.view.read();
         world.unreadable.contains_key(&uid.0) || world.machines.iter().any(|one| one.uid == *uid)
     };
-    for machine in all {
-        // Without a readable mark it cannot be told whose it is: it is left alone.
-        let Some(uid) = &machine.uid else { continue };
-        if objects.contains(&uid.0) {
-            suspects.machines.remove(&machine.id);
+    // Without a readable mark it cannot be told whose it is: it is left alone.
+    let marked = || all.iter().filter_map(|one| Some((one, one.uid.as_ref()?)));
+    let (known, unknown): (Vec<_>, Vec<_>) = marked().partition(|(_, uid)| wanted(uid));
+    let due: Vec<(&Machine, &Uid)> = {
+        let mut suspects = locked(suspects);
+        let slots = context.classes.slots();
+        suspects
+            .machines
+            .retain(|key, _| slots.iter().any(|slot| slot.key == *key));
+        let suspects = suspects.machines.entry(slot.key.clone()).or_default();
+        suspects.retain(|id, _| unknown.iter().any(|(one, _)| one.id == *id));
+        let unknown = unknown.iter().copied();
+        let due = unknown.filter(|(one, _)| ripe(suspects, &one.id, now));
+        due.collect()
+    };
+    if due.is_empty() {
+        return;
+    }
+    if !plausible(unknown.len(), known.len() + unknown.len()) {
+        error!(class = %slot.key, unknown = unknown.len(), known = known.len(),
+            "too many machines have no object at once: none is terminated. Delete those that are not needed at the cloud");
+        return;
+    }
+    let Some(dialect) = family(context, slot) else {
+        return;
+    };
+    let objects = match dialect.machine_uids().await {
+        Ok(objects) => objects,
+        Err(error) => {
+            warn!(class = %slot.key, %error, "machine objects cannot be listed: nothing is concluded");
+            return;
+        }
+    };
+    for (machine, uid) in due {
+        if objects.contains(&uid.0) || wanted(uid) || !context.may_act() {
             continue;
         }
-        if !ripe(&mut suspects.machines, &machine.id, now) || !context.may_act() || wanted(uid) {
-            continue;
-        }
-        info!(id = %machine.id, class = %slot.key, "a machine that nobody asked for is taken away");
+        info!(id = %machine.id, class = %slot.key, "no object asks for this machine: it is terminated");
         context.metrics.leaked.inc();
         match slot
             .call(while_leading(
@@ -111,18 +144,24 @@ async fn leaked(context: &Context, slot: &Slot, all: &[Machine], suspects: &mut 
             ))
             .await
         {
-            Ok(()) | Err(ProviderError::NotFound(_)) => forget_node(context, machine).await,
+            Ok(()) | Err(ProviderError::NotFound(_)) => forget_node(context, machine, uid).await,
             Err(error) => {
-                warn!(id = %machine.id, %error, "could not be taken away; it is tried again");
+                warn!(id = %machine.id, %error, "could not be terminated; it is tried again");
             }
         }
     }
 }
 
-/// The node of a machine that nobody asked for. If its object went before it joined, it carries no finalizer of ours
-/// and nobody else would take it away.
-async fn forget_node(context: &Context, machine: &Machine) {
-    let nodes: Vec<Arc<NodeRecord>> = {
+/// Whether so many of so many may really be gone. One always may.
+fn plausible(gone: usize, all: usize) -> bool {
+    gone <= 1 || gone * 100 <= all * PLAUSIBLE
+}
+
+/// The node of a machine that was terminated because nobody asked for it. If its object went before it joined, it
+/// carries no finalizer of ours and nobody else would delete it. The machine carried our mark at the cloud; the node
+/// must carry the same one, or none of anybody's.
+async fn forget_node(context: &Context, machine: &Machine, uid: &Uid) {
+    let nodes: Vec<Name> = {
         let world = context.view.read();
         let own = |node: &&Arc<NodeRecord>| {
             // Names are used again, by others too.
@@ -135,21 +174,28 @@ async fn forget_node(context: &Context, machine: &Machine) {
                 .filter(strong)
                 .any(|link| node.is(link))
                 && world.machine_of(&node.name).is_none()
-                && !node.deleting
         };
-        world.nodes.iter().filter(own).cloned().collect()
+        let nodes = world.nodes.iter().filter(own);
+        nodes.map(|node| node.name.clone()).collect()
     };
     let api: Api<Node> = Api::all(context.clients.writes.clone());
-    for node in nodes {
-        info!(node = %node.name, id = %machine.id, "its node goes with it");
-        if let Err(error) = api.delete(&node.name, &exactly(&node.uid)).await {
+    for name in nodes {
+        let Ok(Some(node)) = api.get_opt(&name).await else {
+            continue;
+        };
+        let node = lower_node(node);
+        if node.deleting || !(node.belongs_to(uid) || node.unclaimed()) {
+            continue;
+        }
+        info!(node = %node.name, id = %machine.id, "the node of a terminated machine is deleted");
+        if let Err(error) = api.delete(&name, &unchanged(&node.uid, node.version)).await {
             warn!(node = %node.name, %error, "could not be deleted");
         }
     }
 }
 
 /// Objects whose machine the cloud no longer has, or whose node is gone.
-async fn lost(context: &Context, slot: &Slot, all: &[Machine], suspects: &mut Suspects) {
+async fn lost(context: &Context, slot: &Slot, all: &[Machine], suspects: &Mutex<Suspects>) {
     let now = context.now();
     let ids: BTreeSet<&MachineId> = all.iter().map(|machine| &machine.id).collect();
     let (gone, nodeless, total) = {
@@ -185,7 +231,7 @@ async fn lost(context: &Context, slot: &Slot, all: &[Machine], suspects: &mut Su
         (gone, nodeless, own.len())
     };
     let suspicious = gone.len() + nodeless.len();
-    if suspicious > 1 && suspicious * 100 > total * PLAUSIBLE {
+    if !plausible(suspicious, total) {
         error!(class = %slot.key, suspicious, total, "too many machines look gone at once: nothing is done");
         return;
     }
@@ -193,7 +239,7 @@ async fn lost(context: &Context, slot: &Slot, all: &[Machine], suspects: &mut Su
         let Some(id) = &machine.status.machine_id else {
             continue;
         };
-        if !ripe(&mut suspects.objects, &machine.uid.0, now) {
+        if !ripe(&mut locked(suspects).objects, &machine.uid.0, now) {
             continue;
         }
         if matches!(
@@ -210,92 +256,112 @@ async fn lost(context: &Context, slot: &Slot, all: &[Machine], suspects: &mut Su
         };
         let api: Api<Node> = Api::all(context.clients.reads.clone());
         if !matches!(api.get_opt(name).await, Ok(None)) {
-            suspects.objects.remove(&machine.uid.0);
+            locked(suspects).objects.remove(&machine.uid.0);
             continue;
         }
-        if ripe(&mut suspects.objects, &machine.uid.0, now) {
+        if ripe(&mut locked(suspects).objects, &machine.uid.0, now) {
             info!(machine = %machine.key, node = %name, "its node is gone");
             delete(context, machine, "garbage_collected").await;
         }
     }
-    let keep: Vec<&Name> = gone.iter().chain(&nodeless).map(|one| &one.uid.0).collect();
-    suspects
+    let seen: BTreeSet<&Name> = gone.iter().chain(&nodeless).map(|one| &one.uid.0).collect();
+    locked(suspects)
         .objects
-        .retain(|uid, since| keep.contains(&uid) || clock::since(now, *since) < PATIENCE * 4);
+        .retain(|uid, since| seen.contains(uid) || clock::since(now, *since) < PATIENCE * 4);
 }
 
-/// Nodes that carry our finalizer while object and machine are gone already.
-async fn abandoned_nodes(context: &Context, all: &[Machine], suspects: &mut Suspects) {
+/// Nodes that carry our mark while their machine object is gone: nobody else takes our finalizer off. Whether the object
+/// is gone is the API server's to say, and whether the machine is, every cloud's of its family.
+async fn abandoned_nodes(context: &Arc<Context>, suspects: &Mutex<Suspects>) {
     let now = context.now();
-    let finalizers: Vec<&'static str> = context
-        .dialects
-        .values()
-        .map(|one| one.finalizer())
-        .collect();
-    let abandoned: Vec<Arc<NodeRecord>> = {
+    let abandoned: Vec<(Arc<NodeRecord>, Arc<dyn Dialect>)> = {
         let world = context.view.read();
-        let ours = |node: &&Arc<NodeRecord>| {
-            node.finalizers
-                .iter()
-                .any(|one| finalizers.contains(&&**one))
+        let orphan = |node: &Arc<NodeRecord>| {
+            let mark = node.mark.as_ref()?;
+            let dialect = context.dialects.get(mark.family(&context.cluster)?)?;
+            let known = world.unreadable.contains_key(&mark.machine)
+                || world.machines.iter().any(|one| one.uid.0 == mark.machine);
+            (!known).then(|| (node.clone(), dialect.clone()))
         };
-        let claimed = |node: &NodeRecord| {
-            world.machine_of(&node.name).is_some()
-                || world
-                    .machines
-                    .iter()
-                    .any(|one| node.owners.contains(&one.uid.0))
-                || all
-                    .iter()
-                    .any(|machine| machine.links.iter().any(|link| node.is(link)))
-                || node
-                    .owners
-                    .iter()
-                    .any(|uid| world.unreadable.contains_key(uid))
-        };
-        world
-            .nodes
-            .iter()
-            .filter(ours)
-            .filter(|node| !claimed(node))
-            .cloned()
-            .collect()
+        world.nodes.iter().filter_map(orphan).collect()
     };
-    suspects
-        .nodes
-        .retain(|uid, _| abandoned.iter().any(|node| node.uid == *uid));
-    for node in abandoned {
-        if !ripe(&mut suspects.nodes, &node.uid, now) {
-            continue;
+    let due: Vec<_> = {
+        let mut suspects = locked(suspects);
+        suspects
+            .nodes
+            .retain(|uid, _| abandoned.iter().any(|(node, _)| node.uid == *uid));
+        let due = abandoned
+            .into_iter()
+            .filter(|(node, _)| ripe(&mut suspects.nodes, &node.uid, now));
+        due.collect()
+    };
+    // Clouds may take their time: no other garbage waits for them.
+    for (node, dialect) in due {
+        let name = format!("garbage node {}", node.name);
+        let shared = context.clone();
+        context.tasks.spawn(name, async move {
+            delete_abandoned(&shared, &node, &*dialect).await;
+        });
+    }
+}
+
+async fn delete_abandoned(context: &Context, seen: &NodeRecord, dialect: &dyn Dialect) {
+    let Some(mark) = &seen.mark else { return };
+    let uid = Uid(mark.machine.clone());
+    match dialect.machine_uids().await {
+        Ok(objects) if !objects.contains(&uid.0) => {}
+        Ok(_) => return,
+        Err(error) => {
+            warn!(node = %seen.name, %error, "machine objects cannot be listed: nothing is concluded");
+            return;
         }
-        let mut change = NodeChange::of(&node);
-        for finalizer in &finalizers {
-            change.ensure_finalizer(&node, finalizer, false);
-        }
-        info!(node = %node.name, "an abandoned node is let go");
-        let api: Api<Node> = Api::all(context.clients.writes.clone());
-        if !node.deleting
-            && let Err(error) = api.delete(&node.name, &exactly(&node.uid)).await
-        {
-            warn!(node = %node.name, %error, "could not be deleted");
-            continue;
-        }
-        // The deletion was a change of its own.
-        change.version = match api.get(&node.name).await {
-            Ok(current) => lower_node(current).version,
-            Err(_) => continue,
-        };
-        match api
-            .patch(
-                &node.name,
-                &PatchParams::default(),
-                &Patch::Merge(change.patch(&[])),
+    }
+    for slot in context.classes.slots() {
+        let same = |one: &Arc<dyn Dialect>| one.name() == dialect.name();
+        if family(context, &slot).is_some_and(same)
+            && !matches!(
+                slot.call(slot.provider.find(&uid)).await,
+                Err(ProviderError::NotFound(_))
             )
+        {
+            return;
+        }
+    }
+    let api: Api<Node> = Api::all(context.clients.writes.clone());
+    let Ok(Some(node)) = api.get_opt(&seen.name).await else {
+        return;
+    };
+    let mut node = lower_node(node);
+    if node.uid != seen.uid || node.mark != seen.mark || !context.may_act() {
+        return;
+    }
+    info!(node = %node.name, machine = %uid.0, "the node's machine and machine object are gone: it is deleted");
+    if !node.deleting {
+        if let Err(error) = api
+            .delete(&node.name, &unchanged(&node.uid, node.version))
             .await
         {
-            Ok(node) => context.view.note_node(lower_node(node)),
-            Err(error) => warn!(node = %node.name, %error, "could not be let go"),
+            warn!(node = %node.name, %error, "could not be deleted");
+            return;
         }
+        // The deletion was a change of its own.
+        node = match api.get_opt(&seen.name).await {
+            Ok(Some(current)) => lower_node(current),
+            _ => return,
+        };
+        if node.uid != seen.uid || node.mark != seen.mark {
+            return;
+        }
+    }
+    let mut change = NodeChange::of(&node);
+    change.ensure_finalizer(&node, dialect.finalizer(), false);
+    if change.is_empty() {
+        return;
+    }
+    let patch = Patch::Merge(change.patch(&[]));
+    match api.patch(&node.name, &PatchParams::default(), &patch).await {
+        Ok(node) => context.view.note_node(lower_node(node)),
+        Err(error) => warn!(node = %node.name, %error, "its finalizer could not be removed"),
     }
 }
 

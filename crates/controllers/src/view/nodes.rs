@@ -4,13 +4,13 @@ use jiff::Timestamp;
 use joiner_core::name::{Labels, Name};
 use joiner_core::resources::Resources;
 use joiner_core::taints::{Effect, Taint};
-use joiner_providers::NodeLink;
+use joiner_providers::{NodeLink, Uid};
 use k8s_openapi::api::core::v1 as core;
 
 use super::pods::lower_resources;
 use super::store::Stored;
 use super::version;
-use crate::record::annotations;
+use crate::record::{Mark, annotations};
 
 /// Key of the taint on nodes that are kept for pods that are about to move there.
 pub(crate) const RESERVED: &str = "joiner.dev/reserved";
@@ -83,6 +83,8 @@ pub struct NodeRecord {
     pub owners: Vec<Name>,
     /// Finalizers.
     pub finalizers: Vec<Name>,
+    /// Which Joiner it belongs to, and for which machine, if any.
+    pub mark: Option<Mark>,
 }
 
 impl Stored for NodeRecord {
@@ -104,6 +106,20 @@ impl NodeRecord {
         self.conditions
             .iter()
             .any(|one| &*one.kind == "Ready" && &*one.status == "True")
+    }
+
+    /// Whether it belongs to this machine: it carries the machine's mark. A node that was registered before there were
+    /// marks has only its owner to tell.
+    pub fn belongs_to(&self, machine: &Uid) -> bool {
+        match &self.mark {
+            Some(mark) => mark.machine == machine.0,
+            None => self.owners.contains(&machine.0),
+        }
+    }
+
+    /// Whether nothing says that it belongs to any machine.
+    pub fn unclaimed(&self) -> bool {
+        self.mark.is_none() && self.owners.is_empty()
     }
 
     /// Whether the link leads to this node.
@@ -223,6 +239,7 @@ pub fn lower_node(node: core::Node) -> NodeRecord {
             .flatten()
             .map(Into::into)
             .collect(),
+        mark: Mark::read(|key| given.get(key).map(String::as_str)),
     }
 }
 

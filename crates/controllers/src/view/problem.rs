@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use joiner_core::labels;
@@ -11,14 +12,19 @@ use joiner_core::problem::{
     Budget, BudgetAmount, Catalog, DisruptionReason, Node, NodePhase, Pod, PodSpec, Pool, Problem,
     Settings,
 };
-use joiner_core::taints::Effect;
+use joiner_core::taints::{Effect, Taint};
 
 use super::World;
 use super::nodes::{NodeRecord, RESERVED};
 use super::overlooked::Overlooked;
 use super::pods::{DISRUPTED, Owner, PodKey, PodRecord};
+use crate::edge::clock;
 use crate::guards::limits;
+use crate::lifecycle::UNREGISTERED;
 use crate::record::{Key, MachineRecord, annotations, kinds};
+
+/// How long a machine of another controller is waited for: Karpenter gives one up after a quarter of an hour.
+const FOREIGN_DUE: Duration = Duration::from_mins(20);
 
 /// What a problem depends on beside the view.
 #[derive(Clone, Debug, Default)]
@@ -216,12 +222,18 @@ impl World {
             let pods = pods.map(|pod| self.bound(pod, now)).collect();
             let mut lowered = self.lower_node(node, machine.map(AsRef::as_ref), terms, now);
             lowered.pods = pods;
+            if let Some(foreign) = self.foreign_of(node, now) {
+                starting(&mut lowered, foreign);
+            }
             if let Some(machine) = machine {
                 let coming = coming_to(machine);
                 lowered.nominated |= !coming.is_empty();
                 lowered.pods.extend(coming);
             }
             snapshot.problem.nodes.push(lowered);
+        }
+        for machine in self.foreign_on_the_way(now) {
+            snapshot.problem.nodes.push(foreign(machine, terms));
         }
         for machine in waiting {
             let name: Name = machine.key.to_string().into();
@@ -230,6 +242,21 @@ impl World {
             node.pods = coming_to(machine);
             snapshot.problem.nodes.push(node);
         }
+    }
+
+    /// Machines of other controllers that are to become nodes. One that is overdue is not counted on.
+    fn foreign_on_the_way(&self, now: Timestamp) -> impl Iterator<Item = &Arc<MachineRecord>> {
+        let comes = move |one: &&Arc<MachineRecord>| {
+            let node = |node: &Arc<NodeRecord>| is_node(one, node);
+            expected(one, now) && !self.nodes.iter().any(node)
+        };
+        self.foreign.iter().filter(comes)
+    }
+
+    /// The machine of another controller that this node has become and that is not in use yet.
+    fn foreign_of(&self, node: &NodeRecord, now: Timestamp) -> Option<&Arc<MachineRecord>> {
+        let mut starting = self.foreign.iter().filter(|one| expected(one, now));
+        starting.find(|one| is_node(one, node))
     }
 
     fn bound(&self, record: &PodRecord, now: Timestamp) -> Pod {
@@ -364,6 +391,47 @@ fn drifted(machine: &MachineRecord) -> Option<String> {
             "" => condition.reason.to_string(),
             message => message.to_owned(),
         })
+}
+
+/// Whether a machine of another controller may still be waited for.
+fn expected(machine: &MachineRecord, now: Timestamp) -> bool {
+    machine.deleting.is_none()
+        && !machine.initialized()
+        && clock::since(now, machine.created) < FOREIGN_DUE
+}
+
+fn is_node(machine: &MachineRecord, node: &NodeRecord) -> bool {
+    let status = &machine.status;
+    status.node.as_ref() == Some(&node.name)
+        || status
+            .provider_id
+            .as_ref()
+            .is_some_and(|id| !id.is_empty() && *id == node.provider_id)
+}
+
+/// A machine of another controller as a node to come: pods that fit there are not planned for. It belongs to no pool
+/// here, so that nothing is ever done to it.
+fn foreign(machine: &MachineRecord, terms: &Terms) -> Node {
+    let name = format!("{} of another controller", machine.key);
+    Node {
+        pool: None,
+        price: None,
+        do_not_disrupt: true,
+        ..in_flight(machine, name.into(), terms)
+    }
+}
+
+/// A node that another controller is about to take into use: its startup taints will go.
+fn starting(node: &mut Node, machine: &MachineRecord) {
+    node.phase = NodePhase::Starting;
+    node.startup_taints.clone_from(&machine.startup_taints);
+    node.startup_taints.push(Taint {
+        key: UNREGISTERED.into(),
+        value: "".into(),
+        effect: Effect::NoExecute,
+    });
+    fill(&mut node.allocatable, machine.allocatable());
+    fill(&mut node.capacity, machine.capacity());
 }
 
 fn in_flight(machine: &MachineRecord, name: Name, terms: &Terms) -> Node {

@@ -29,7 +29,7 @@ pub fn start(view: &Arc<View>, clients: &Clients, dialects: &[Arc<dyn Dialect>],
         for watch in dialect.watch(clients) {
             view.expect(&watch.source);
             let (view, source, mut stream) = (view.clone(), watch.source, watch.stream);
-            tasks.spawn(format!("watch {source}"), async move {
+            tasks.vital(format!("watch {source}"), async move {
                 while let Some(sighting) = stream.next().await {
                     view.sight(&source, sighting);
                 }
@@ -39,7 +39,7 @@ pub fn start(view: &Arc<View>, clients: &Clients, dialects: &[Arc<dyn Dialect>],
     for (source, mut stream) in observations(clients) {
         view.expect(source);
         let view = view.clone();
-        tasks.spawn(format!("watch {source}"), async move {
+        tasks.vital(format!("watch {source}"), async move {
             while let Some(observation) = stream.next().await {
                 view.observe(source, observation);
             }

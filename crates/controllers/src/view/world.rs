@@ -28,6 +28,8 @@ pub struct World {
     pub nodes: Store<NodeRecord>,
     /// Machines.
     pub machines: Store<MachineRecord>,
+    /// Machines of other controllers: they hold pods, and are never touched.
+    pub foreign: Store<MachineRecord>,
     /// Pools.
     pub pools: Store<PoolRecord>,
     /// Node classes.
@@ -259,6 +261,7 @@ impl World {
         let malformed = match &sighting {
             Sighting::Pool(Event::Malformed(one))
             | Sighting::Machine(Event::Malformed(one))
+            | Sighting::Foreign(Event::Malformed(one))
             | Sighting::Class(Event::Malformed(one))
             | Sighting::Gate(Event::Malformed(one))
             | Sighting::Overlay(Event::Malformed(one))
@@ -274,6 +277,13 @@ impl World {
             Sighting::Machine(event) => {
                 self.mark(source, &event);
                 self.take_machine(event, source, now)
+            }
+            Sighting::Foreign(event) => {
+                // Whether the list is complete is told with the machines of our own.
+                let changes = take(&mut self.foreign, &mut self.unreadable, event, source, now);
+                let gone = changes.iter().any(|one| one.after.is_none());
+                // Pods that were left to it need another place.
+                gone.then_some(Touched::Terms).into_iter().collect()
             }
             Sighting::Class(event) => {
                 self.mark(source, &event);

@@ -50,6 +50,10 @@ impl ClassFactory for Space {
         CLOUDSPACE
     }
 
+    fn family(&self) -> &'static str {
+        "karpetrack"
+    }
+
     fn has_objects(&self) -> bool {
         false
     }

@@ -46,6 +46,14 @@ impl ClassFactory for OneCloud {
         self.0.clone()
     }
 
+    fn family(&self) -> &'static str {
+        if self.0 == SIM {
+            "karpenter"
+        } else {
+            "karpetrack"
+        }
+    }
+
     fn has_objects(&self) -> bool {
         self.0 == SIM
     }

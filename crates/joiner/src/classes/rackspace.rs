@@ -228,7 +228,7 @@ impl ClassFactory for RackspaceClasses {
     async fn build(
         &self,
         class: &ClassRecord,
-        _: &ClassSite<'_>,
+        site: &ClassSite<'_>,
     ) -> Result<Arc<dyn Provider>, ProviderError> {
         let spec: RackspaceNodeClassSpec = serde_json::from_value((*class.spec).clone())
             .map_err(|error| ProviderError::Invalid(format!("spec: {error}")))?;
@@ -240,7 +240,8 @@ impl ClassFactory for RackspaceClasses {
             .ok()
             .and_then(|time| Duration::try_from(time).ok());
         let options = RackspaceOptions {
-            cluster_id: cluster_id(&cloudspace),
+            family: site.owner.family.to_string(),
+            older_cluster_id: Some(older_cluster_id(&cloudspace)),
             organization: spec
                 .organization
                 .clone()
@@ -257,7 +258,7 @@ impl ClassFactory for RackspaceClasses {
                     spec.registration_timeout().as_str()
                 ))
             })?,
-            ..RackspaceOptions::new(cluster_id(&cloudspace), cloudspace, SecretString::default())
+            ..RackspaceOptions::new(&*site.owner.cluster, cloudspace, SecretString::default())
                 .map_err(|error| ProviderError::Invalid(error.to_string()))?
         };
         let clock: Clock = Arc::new(Timestamp::now);
@@ -278,8 +279,8 @@ fn in_steps(priced: Timestamp) -> Option<Timestamp> {
     Timestamp::from_second(whole).ok()
 }
 
-/// A cloudspace is one cluster and a cluster one cloudspace: its name tells our servers from others'.
-fn cluster_id(cloudspace: &str) -> String {
+/// What stood in the place of the cluster's identity on servers before their mark named a family.
+fn older_cluster_id(cloudspace: &str) -> String {
     if cloudspace.len() <= 63 {
         cloudspace.to_owned()
     } else {
@@ -357,6 +358,7 @@ mod tests {
             version: 1,
             generation: 1,
             deleting: false,
+            finalizers: Vec::new(),
             ready: None,
             spec: Arc::new(spec),
         };

@@ -57,13 +57,9 @@ impl Wanted {
     pub(super) async fn installed(&self, client: &Client) -> Vec<&'static Served> {
         let mut round = 0;
         loop {
-            let found = self.found(client).await;
-            let enough = if self.all {
-                found.len() == self.families.len()
-            } else {
-                !found.is_empty()
-            };
-            if enough {
+            if let Some(found) = self.found(client).await
+                && self.enough(&found)
+            {
                 return found;
             }
             if round % SAY_EVERY == 0 {
@@ -82,36 +78,51 @@ impl Wanted {
     pub(super) async fn more_than(&self, known: &[&'static Served], client: &Client) {
         loop {
             tokio::time::sleep(MORE).await;
-            if known.len() < self.families.len() && self.found(client).await.len() > known.len() {
+            if known.len() < self.families.len()
+                && let Some(found) = self.found(client).await
+                && found.len() > known.len()
+            {
                 return;
             }
         }
     }
 
-    async fn found(&self, client: &Client) -> Vec<&'static Served> {
+    fn enough(&self, found: &[&'static Served]) -> bool {
+        if self.all {
+            found.len() == self.families.len()
+        } else {
+            !found.is_empty()
+        }
+    }
+
+    /// Which families are installed; `None` while that cannot be told of every one of them. A family whose machines run
+    /// must not be taken for one that is not there.
+    async fn found(&self, client: &Client) -> Option<Vec<&'static Served>> {
         let mut found = Vec::new();
         for served in &self.families {
-            if is_installed(served, client).await {
+            if is_installed(served, client).await? {
                 found.push(*served);
             }
         }
-        found
+        Some(found)
     }
 }
 
-async fn is_installed(served: &Served, client: &Client) -> bool {
+/// Whether a family is installed; `None` if the API server does not say. Only a 404 says no.
+async fn is_installed(served: &Served, client: &Client) -> Option<bool> {
     let has = match client.list_api_group_resources(served.group_version).await {
         Ok(list) => list.resources,
-        Err(kube::Error::Api(status)) if status.code == 404 => return false,
+        Err(kube::Error::Api(status)) if status.code == 404 => return Some(false),
         Err(error) => {
-            warn!(group = served.group_version, %error, "cannot ask what is installed");
-            return false;
+            warn!(group = served.group_version, %error, "the API server does not say what is installed: it is asked again");
+            return None;
         }
     };
-    served
+    let all = served
         .plurals
         .iter()
-        .all(|plural| has.iter().any(|one| one.name == *plural))
+        .all(|plural| has.iter().any(|one| one.name == *plural));
+    Some(all)
 }
 
 fn not_served(family: Family) -> String {
@@ -120,4 +131,48 @@ fn not_served(family: Family) -> String {
         "--dialect {family} cannot be run yet: choose from {}",
         served.join(", ")
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use http::{Request, Response};
+    use kube::client::Body;
+
+    use super::*;
+
+    /// An API server that has the first family and answers about the second with `status`.
+    fn server(status: u16) -> Client {
+        let answer = move |request: Request<Body>| async move {
+            let known = request.uri().path().contains("karpenter.sh");
+            let resources = r#"{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"karpenter.sh/v1","resources":[
+                {"name":"nodepools","singularName":"","namespaced":false,"kind":"NodePool","verbs":[]},
+                {"name":"nodeclaims","singularName":"","namespaced":false,"kind":"NodeClaim","verbs":[]}]}"#;
+            let refused = format!(
+                r#"{{"kind":"Status","apiVersion":"v1","status":"Failure","code":{status}}}"#
+            );
+            let (status, body) = if known {
+                (200, resources.to_owned())
+            } else {
+                (status, refused)
+            };
+            let answer = Response::builder()
+                .status(status)
+                .body(Body::from(body.into_bytes()));
+            Ok::<_, Infallible>(answer.unwrap())
+        };
+        Client::new(tower::service_fn(answer), "default")
+    }
+
+    #[tokio::test]
+    async fn a_family_that_cannot_be_asked_for_is_not_taken_for_absent() {
+        let wanted = Wanted::new(&[], Ok(())).unwrap();
+        let names = |found: Option<Vec<&'static Served>>| {
+            found.map(|all| all.iter().map(|one| one.family).collect::<Vec<_>>())
+        };
+        assert_eq!(names(wanted.found(&server(503)).await), None);
+        let found = names(wanted.found(&server(404)).await);
+        assert_eq!(found, Some(vec![Family::Karpenter]));
+    }
 }

@@ -38,6 +38,13 @@ impl Board {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
+    /// Whether the process does its work: every task that cannot be started again runs.
+    fn healthy(&self) -> Result<(), String> {
+        let shown = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let failure = shown.as_ref().and_then(|one| one.context.tasks.failure());
+        failure.map_or(Ok(()), |said| Err(said.to_owned()))
+    }
+
     fn ready(&self) -> Result<(), String> {
         let shown = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let Some(shown) = shown.as_ref() else {
@@ -66,7 +73,7 @@ impl Board {
 pub(super) async fn start(board: &Board, args: &ServingArgs) -> Result<Tasks, Failure> {
     let tasks = Tasks::new();
     let health = Router::new()
-        .route("/healthz", get(async || "ok"))
+        .route("/healthz", get(healthy))
         .route("/readyz", get(ready))
         .with_state(board.clone());
     let metrics = Router::new()
@@ -104,6 +111,13 @@ async fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
             TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await
         }
         bound => bound,
+    }
+}
+
+async fn healthy(State(board): State<Board>) -> Response {
+    match board.healthy() {
+        Ok(()) => "ok".into_response(),
+        Err(why) => (StatusCode::INTERNAL_SERVER_ERROR, why).into_response(),
     }
 }
 

@@ -4,13 +4,13 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use joiner_controllers::classes::ovhcloud::{OnNodes, OvhClasses};
 use joiner_controllers::classes::nodesmith::NodeSmithClasses;
+use joiner_controllers::classes::ovhcloud::{OnNodes, OvhClasses};
 use joiner_controllers::classes::proxmox::ProxmoxClasses;
 use joiner_controllers::classes::redfish::RedfishClasses;
 use joiner_controllers::dialect::{ClassFactory, Secrets, Window};
 use joiner_controllers::edge::clients::{Clients, Fence};
-use joiner_controllers::edge::clock::SystemClock;
+use joiner_controllers::edge::clock::{SystemClock, since_boot};
 use joiner_controllers::edge::lease::LeaseOptions;
 use joiner_controllers::edge::ledger::ConfigMapLedgers;
 use joiner_controllers::edge::tasks::Tasks;
@@ -54,7 +54,7 @@ impl Session {
         let fence = if alone {
             Fence::open()
         } else {
-            Fence::closed()
+            Fence::closed().minding_suspension(Arc::new(since_boot))
         };
         let clients = Clients::from_config(&site.config, fence).map_err(|error| {
             Failure::Cluster(format!("cannot speak to {}: {error}", site.server))
@@ -136,6 +136,11 @@ impl Session {
         let engine = wiring.start(&mut registry);
         board.show(engine.context().clone(), registry);
         Ok(Session { engine, simulated })
+    }
+
+    /// Waits until it cannot go on, and says why.
+    pub(super) async fn failed(&self) -> String {
+        self.engine.failed().await
     }
 
     /// Ends everything and gives the lease back.

@@ -28,6 +28,7 @@ mod kt_mock;
 mod launch;
 mod leader;
 mod lo;
+mod neighbours;
 mod ns;
 mod outage;
 mod proxmox;
@@ -44,6 +45,7 @@ fn main() {
     // The longest first.
     let tests = [
         outage::tests(),
+        neighbours::tests(),
         kt::tests(),
         kt_install::tests(),
         kt_market::tests(),

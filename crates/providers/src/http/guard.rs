@@ -4,7 +4,7 @@
 //! endpoint must not be a way to the metadata service of the machine or to whatever listens on its loopback.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use http::Uri;
 use http::uri::{Authority, Scheme};
@@ -56,9 +56,9 @@ impl Endpoint {
             if scheme != Scheme::HTTPS {
                 return Err(EndpointError::Plain(text.to_owned()));
             }
-            let host = authority.host().trim_matches(['[', ']']);
-            let local = host.parse().is_ok_and(is_local) || host == "localhost";
-            if local {
+            // The host as it will be dialled: 127.1, 2130706433, 0x7f.1 and 0177.0.0.1 are all 127.0.0.1.
+            let url = reqwest::Url::parse(text.trim()).map_err(|_| malformed())?;
+            if leads_inside(&url) {
                 return Err(EndpointError::Local(text.to_owned()));
             }
         }
@@ -90,11 +90,48 @@ impl fmt::Display for Endpoint {
     }
 }
 
+/// Whether a URL names this machine or an address that only it could mean. Names are judged when they are looked up.
+fn leads_inside(url: &reqwest::Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    let host = host.trim_matches(['[', ']']).trim_end_matches('.');
+    match host.parse() {
+        Ok(address) => is_local(address),
+        Err(_) => host == "localhost" || host.ends_with(".localhost"),
+    }
+}
+
+/// Whether a request may go where its URL leads. No name is looked up for a URL that holds an address, so the resolver
+/// does not see it.
+pub(super) fn check(url: &reqwest::Url, allowed: &[String]) -> Result<(), EndpointError> {
+    let host = url.host_str().unwrap_or_default();
+    let free = allowed.iter().any(|one| one == host);
+    if !free && leads_inside(url) {
+        return Err(EndpointError::Local(host.to_owned()));
+    }
+    Ok(())
+}
+
+/// The IPv4 address that an IPv6 address stands for: mapped, compatible, or translated by NAT64 or 6to4.
+fn embedded(six: Ipv6Addr) -> Option<Ipv4Addr> {
+    let four = |high: u16, low: u16| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
+    match six.segments() {
+        [0, 0, 0, 0, 0, 0xffff | 0, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
+            Some(four(high, low))
+        }
+        [0x2002, high, low, ..] => Some(four(high, low)),
+        _ => None,
+    }
+}
+
+/// Where some clouds serve the metadata of their machines over IPv6.
+const METADATA: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
+
 /// Whether an address means this machine, its link or a group: never a cloud.
 fn is_local(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(four) => {
-            four.is_loopback()
+            four.octets()[0] == 0
+                || four.is_loopback()
                 || four.is_link_local()
                 || four.is_multicast()
                 || four.is_unspecified()
@@ -105,9 +142,8 @@ fn is_local(address: IpAddr) -> bool {
                 || six.is_multicast()
                 || six.is_unspecified()
                 || six.is_unicast_link_local()
-                || six
-                    .to_ipv4_mapped()
-                    .is_some_and(|four| is_local(four.into()))
+                || six == METADATA
+                || embedded(six).is_some_and(|four| is_local(four.into()))
         }
     }
 }
@@ -155,6 +191,18 @@ mod tests {
             ("https://[::1]:8443", "only this machine"),
             ("https://[::ffff:127.0.0.1]", "only this machine"),
             ("https://localhost", "only this machine"),
+            ("https://LOCALHOST.", "only this machine"),
+            ("https://api.localhost", "only this machine"),
+            ("https://127.1", "only this machine"),
+            ("https://2130706433", "only this machine"),
+            ("https://0x7f.1", "only this machine"),
+            ("https://0177.0.0.1", "only this machine"),
+            ("https://0xa9fea9fe/latest", "only this machine"),
+            ("https://0/", "only this machine"),
+            ("https://[::127.0.0.1]", "only this machine"),
+            ("https://[64:ff9b::7f00:1]", "only this machine"),
+            ("https://[2002:7f00:1::]", "only this machine"),
+            ("https://[fd00:ec2::254]", "only this machine"),
             ("cloud.example.com", "not a URL"),
             ("", "not a URL"),
         ] {
@@ -177,5 +225,25 @@ mod tests {
     fn an_allowed_host_may_be_anywhere() {
         let allowed = ["127.0.0.1".to_owned()];
         assert!(Endpoint::parse("http://127.0.0.1:8080", &allowed).is_ok());
+    }
+
+    #[test]
+    fn what_is_dialled_is_judged_however_the_address_is_written() {
+        let url = |text: &str| reqwest::Url::parse(text).unwrap();
+        assert!(check(&url("https://2130706433/x"), &[]).is_err());
+        assert!(check(&url("https://127.1/x"), &["127.0.0.1".to_owned()]).is_ok());
+        assert!(check(&url("https://cloud.example.com"), &[]).is_ok());
+        assert!(check(&url("https://203.0.113.7"), &[]).is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_name_that_leads_to_this_machine_is_refused_when_it_is_looked_up() {
+        let look = |allowed: Vec<String>| {
+            let name: Name = "localhost".parse().unwrap();
+            Resolver::new(allowed).resolve(name)
+        };
+        let refused = look(Vec::new()).await.err().unwrap().to_string();
+        assert!(refused.contains("only this machine"), "{refused}");
+        assert!(look(vec!["localhost".to_owned()]).await.is_ok());
     }
 }

@@ -122,6 +122,37 @@ fn what_a_server_says_is_cut_short_and_cleaned() {
 }
 
 #[test]
+fn a_secret_across_the_cut_is_taken_out_whole() {
+    let secret = SecretString::from("abcdefghijklmnopqrstuvwxyz0123456789\n");
+    let said = format!("{}{}", "x ".repeat(120), secret.expose_secret());
+    assert!(
+        excerpt(said.as_bytes()).contains("abcdefghij"),
+        "cut in two"
+    );
+    let clean = excerpt_without(said.as_bytes(), [&secret]);
+    assert!(!clean.contains("abc"), "{clean}");
+    assert!(clean.ends_with("[redacted]"), "{clean}");
+}
+
+#[tokio::test]
+async fn no_request_is_sent_to_an_address_of_this_machine() {
+    let http = Http::production(&Reach::default()).unwrap();
+    for url in [
+        "https://2130706433/",
+        "https://127.1/",
+        "https://localhost/",
+    ] {
+        let request = Request::get(url).body(Bytes::new()).unwrap();
+        let error = http
+            .send(request, Retry::Never)
+            .await
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("only this machine"), "{url}: {error}");
+    }
+}
+
+#[test]
 fn secrets_lose_their_line_break_and_hide() {
     let value = sensitive("Bearer ", &SecretString::from("abc\n")).unwrap();
     assert_eq!(value.to_str().unwrap(), "Bearer abc");

@@ -15,7 +15,7 @@ use tokio::sync::Mutex;
 use super::Clock;
 use super::types::{Claims, TokenAnswer};
 use crate::ProviderError;
-use crate::http::{Endpoint, Http, Retry, excerpt, sensitive};
+use crate::http::{Endpoint, Http, Retry, excerpt_without, sensitive};
 
 /// The public client id, the same for everybody.
 pub const CLIENT_ID: &str = "mwG3lUMV8KyeMqHe4fJ5Bb3nM1vBvRNa";
@@ -120,18 +120,11 @@ impl Session {
         self.token().await
     }
 
-    /// Takes our secrets out of a text, should a server have repeated them.
-    pub(super) fn redact(&self, text: &str, token: Option<&Token>) -> String {
-        let mut clean = text.to_owned();
+    /// The beginning of what a server said, without our secrets.
+    pub(super) fn excerpt(&self, said: &[u8], token: Option<&Token>) -> String {
         let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         let secrets = [used.as_ref(), token.map(|one| &one.secret)];
-        for secret in secrets.into_iter().flatten() {
-            let secret = secret.expose_secret().trim();
-            if !secret.is_empty() {
-                clean = clean.replace(secret, "[redacted]");
-            }
-        }
-        clean
+        excerpt_without(said, secrets.into_iter().flatten())
     }
 
     async fn exchange(&self) -> Result<Token, ProviderError> {
@@ -154,7 +147,7 @@ impl Session {
         // The refresh token stays good, so asking twice does no harm.
         let reply = self.http.send(request, Retry::READ).await?;
         if !reply.status.is_success() {
-            let said = self.redact(&excerpt(&reply.body), None);
+            let said = self.excerpt(&reply.body, None);
             return Err(match reply.status.as_u16() {
                 400 | 401 | 403 => ProviderError::Unauthorised(format!(
                     "the refresh token was not accepted ({}): {said}; make a new one in the console under API Access",

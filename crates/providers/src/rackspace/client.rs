@@ -20,7 +20,7 @@ use super::types::{
 };
 use super::{Clock, RackspaceOptions};
 use crate::ProviderError;
-use crate::http::{Endpoint, Http, Reply, Retry, excerpt};
+use crate::http::{Endpoint, Http, Reply, Retry};
 
 const ROOT: &str = "/apis/ngpc.rxt.io/v1";
 const PAGE: usize = 500;
@@ -322,7 +322,7 @@ impl Client {
         let refused = match reply.status.as_u16() {
             401 => true,
             // An expired token may look like a missing permission; a refused bid always does.
-            403 => !is_admission(&message(&reply)) && !token.is_new((self.clock)()),
+            403 => !is_admission(&self.said(&reply, &token)) && !token.is_new((self.clock)()),
             _ => false,
         };
         if !refused {
@@ -337,7 +337,7 @@ impl Client {
             return Ok(Outcome::Done(Box::new(decode(reply, "the pool")?)));
         }
         let code = reply.status.as_u16();
-        let said = self.session.redact(&message(reply), Some(token));
+        let said = self.said(reply, token);
         if matches!(code, 400 | 403 | 422)
             && let Some(refusal) = Refusal::parse(&said)
         {
@@ -346,9 +346,20 @@ impl Client {
         Err(self.refusal(reply, token))
     }
 
+    /// What the API said, for people: the message of a Status, or the beginning of whatever came instead.
+    fn said(&self, reply: &Reply, token: &Token) -> String {
+        let status: Status = serde_json::from_slice(&reply.body).unwrap_or_default();
+        let said = if status.message.is_empty() {
+            &*reply.body
+        } else {
+            status.message.as_bytes()
+        };
+        self.session.excerpt(said, Some(token))
+    }
+
     /// What a refusal means that is not about the amount of a bid.
     fn refusal(&self, reply: &Reply, token: &Token) -> ProviderError {
-        let said = self.session.redact(&message(reply), Some(token));
+        let said = self.said(reply, token);
         let lower = said.to_ascii_lowercase();
         let about = |words: &[&str]| words.iter().any(|word| lower.contains(word));
         if !matches!(reply.status.as_u16(), 400 | 403 | 422) {
@@ -383,20 +394,10 @@ fn is_admission(message: &str) -> bool {
     message.contains("admission webhook")
 }
 
-/// What the API said, for people: the message of a Status, or the beginning of whatever came instead.
-fn message(reply: &Reply) -> String {
-    let status: Status = serde_json::from_slice(&reply.body).unwrap_or_default();
-    if status.message.is_empty() {
-        excerpt(&reply.body)
-    } else {
-        excerpt(status.message.as_bytes())
-    }
-}
-
 fn decode<T: DeserializeOwned>(reply: &Reply, what: &str) -> Result<T, ProviderError> {
     serde_json::from_slice(&reply.body).map_err(|error| {
-        let said = excerpt(&reply.body);
-        ProviderError::Transient(format!("{what} cannot be read: {error}, in {said:?}"))
+        // What was meant to be an object of ours may hold anything, our secrets too: nothing of it is repeated.
+        ProviderError::Transient(format!("{what} cannot be read: {error}"))
     })
 }
 

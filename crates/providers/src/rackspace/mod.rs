@@ -34,12 +34,12 @@ pub use self::auth::{CLIENT_ID, TokenSource};
 use self::bids::{Bid, BidPolicy, Lessons, Quote};
 use self::catalog::Knowledge;
 use self::client::{Client, Outcome, PoolKind, is_path_segment};
-use self::pools::{Owner, is_label_value, max_price, parse_id, pool_name};
+use self::pools::{Owner, Whose, is_label_value, max_price, parse_id, pool_name};
 use self::prices::{Book, FEED_URL, Prices};
 use self::types::{Pool, ServerClass};
 use crate::http::{Endpoint, EndpointError, Http};
 use crate::{
-    LaunchRequest, Machine, MachineId, Notice, Provider, ProviderError, RepairPolicy, Timeouts,
+    LaunchRequest, Machine, MachineId, Notice, Provider, ProviderError, RepairPolicy, Timeouts, Uid,
 };
 
 /// Where the API is.
@@ -75,6 +75,10 @@ pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 pub struct RackspaceOptions {
     /// What tells our pools from those of other clusters; the value of a label.
     pub cluster_id: String,
+    /// What tells our pools from those of other families in this cluster; the value of a label.
+    pub family: String,
+    /// What stood in the place of `cluster_id` on pools that were made before marks named a family.
+    pub older_cluster_id: Option<String>,
     /// Name of the cloudspace: the cluster that servers join.
     pub cloudspace: String,
     /// Organisation by name or id; without it, the one that the token belongs to.
@@ -110,6 +114,8 @@ impl RackspaceOptions {
     ) -> Result<Self, EndpointError> {
         Ok(RackspaceOptions {
             cluster_id: cluster_id.into(),
+            family: "karpenter".to_owned(),
+            older_cluster_id: None,
             cloudspace: cloudspace.into(),
             organization: None,
             refresh_token: Arc::new(refresh_token),
@@ -134,11 +140,10 @@ impl RackspaceOptions {
                 format!("cloudspace {:?} is not the name of one", self.cloudspace)
             });
         }
-        if !is_label_value(&self.cluster_id) {
-            return invalid(format!(
-                "cluster id {:?} cannot be a label",
-                self.cluster_id
-            ));
+        for (what, text) in [("cluster id", &self.cluster_id), ("family", &self.family)] {
+            if !is_label_value(text) {
+                return invalid(format!("{what} {text:?} cannot be a label"));
+            }
         }
         Ok(())
     }
@@ -230,6 +235,8 @@ impl Rackspace {
     fn owner(&self) -> Owner<'_> {
         Owner {
             cluster: &self.options.cluster_id,
+            family: &self.options.family,
+            older: self.options.older_cluster_id.as_deref(),
             cloudspace: &self.options.cloudspace,
         }
     }
@@ -314,14 +321,11 @@ impl Rackspace {
     }
 
     /// The machine that was bought for this UID before, however it was paid for.
-    async fn bought(
-        &self,
-        request: &LaunchRequest,
-    ) -> Result<Option<(PoolKind, Pool)>, ProviderError> {
-        let name = pool_name(&request.uid);
+    async fn bought(&self, uid: &Uid) -> Result<Option<(PoolKind, Pool)>, ProviderError> {
+        let name = pool_name(uid);
         for kind in PoolKind::ALL {
             match self.client.pool(kind, &name).await {
-                Ok(pool) if self.owner().owns(&pool) => return Ok(Some((kind, pool))),
+                Ok(pool) if self.owner().may_own(&pool) => return Ok(Some((kind, pool))),
                 Ok(_) => {
                     return Err(ProviderError::Invalid(format!(
                         "there is a pool {name} that is not ours"
@@ -347,7 +351,7 @@ impl Rackspace {
             Err(ProviderError::NotFound(said)) => Err(ProviderError::Invalid(said)),
             Ok(Outcome::Exists) => {
                 let pool = self.client.pool(kind, &pool.metadata.name).await?;
-                if self.owner().owns(&pool) {
+                if self.owner().may_own(&pool) {
                     return Ok(Outcome::Done(Box::new(pool)));
                 }
                 Err(ProviderError::Invalid(format!(
@@ -425,7 +429,7 @@ impl Provider for Rackspace {
 
     async fn launch(&self, request: &LaunchRequest) -> Result<Machine, ProviderError> {
         let region = self.region().await?;
-        if let Some((kind, pool)) = self.bought(request).await? {
+        if let Some((kind, pool)) = self.bought(&request.uid).await? {
             let market = self.market().await.ok();
             return Ok(self.shown(kind, &pool, region, market.as_ref()));
         }
@@ -466,7 +470,7 @@ impl Provider for Rackspace {
     async fn terminate(&self, id: &MachineId) -> Result<(), ProviderError> {
         let (kind, name) = parse_id(&self.options.cloudspace, id)?;
         let pool = self.client.pool(kind, &name).await?;
-        if !self.owner().owns(&pool) {
+        if !self.owner().may_own(&pool) {
             return Err(ProviderError::NotFound(format!("{id} is not ours")));
         }
         if pool.metadata.deletion_timestamp.is_some() {
@@ -483,9 +487,21 @@ impl Provider for Rackspace {
         let (kind, name) = parse_id(&self.options.cloudspace, id)?;
         let region = self.region().await?;
         let pool = self.client.pool(kind, &name).await?;
-        if !self.owner().owns(&pool) {
+        if !self.owner().may_own(&pool) {
             return Err(ProviderError::NotFound(format!("{id} is not ours")));
         }
+        let market = self.market().await.ok();
+        Ok(self.shown(kind, &pool, region, market.as_ref()))
+    }
+
+    async fn find(&self, uid: &Uid) -> Result<Machine, ProviderError> {
+        let region = self.region().await?;
+        let Some((kind, pool)) = self.bought(uid).await? else {
+            return Err(ProviderError::NotFound(format!(
+                "no pool was made for {}",
+                uid.0
+            )));
+        };
         let market = self.market().await.ok();
         Ok(self.shown(kind, &pool, region, market.as_ref()))
     }
@@ -500,8 +516,14 @@ impl Provider for Rackspace {
         let market = self.market().await.ok();
         let mut machines: Vec<Machine> = pools
             .iter()
-            .filter(|(_, pool)| self.owner().owns(pool))
-            .map(|(kind, pool)| self.shown(*kind, pool, region, market.as_ref()))
+            .filter(|(_, pool)| self.owner().may_own(pool))
+            .map(|(kind, pool)| {
+                let machine = self.shown(*kind, pool, region, market.as_ref());
+                // An older pool is nobody's to miss: only who knows its UID may say that it is theirs.
+                let uid = machine.uid.clone();
+                let uid = uid.filter(|_| self.owner().whose(pool) == Whose::Ours);
+                Machine { uid, ..machine }
+            })
             .collect();
         // A page may repeat what another had.
         machines.sort_by(|a, b| a.id.cmp(&b.id));

@@ -32,7 +32,7 @@ impl Rackspace {
         let market = self.market().await.ok();
         let mut notices = Vec::new();
         let mut held = Vec::new();
-        for pool in pools.iter().filter(|pool| self.owner().owns(pool)) {
+        for pool in pools.iter().filter(|pool| self.owner().may_own(pool)) {
             if pool.metadata.deletion_timestamp.is_some() {
                 continue;
             }

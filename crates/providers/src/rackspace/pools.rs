@@ -25,6 +25,8 @@ use crate::{LaunchRequest, Machine, MachineId, MachineState, NodeLink, ProviderE
 pub const POOL_LABEL: &str = "nodepool.ngpc.rxt.io/name";
 /// Label of our own on the servers of a pool: which cluster's Joiner bought it.
 pub const CLUSTER_MARK: &str = "joiner.dev/cluster";
+/// Label of our own on the servers of a pool: for which family of custom resources.
+pub const FAMILY_MARK: &str = "joiner.dev/family";
 /// Label of our own on the servers of a pool: the UID that asked for it.
 pub const MACHINE_MARK: &str = "joiner.dev/machine";
 /// Annotation of our own on the servers of a pool: what it may cost at most, so that its bid is never raised above it.
@@ -114,22 +116,45 @@ pub fn parse_id(cloudspace: &str, id: &MachineId) -> Result<(PoolKind, String), 
 pub struct Owner<'a> {
     /// The cluster's id.
     pub cluster: &'a str,
+    /// The family of custom resources.
+    pub family: &'a str,
+    /// What stood in the place of the cluster's id before marks named a family.
+    pub older: Option<&'a str>,
     /// The cloudspace that the cluster is.
     pub cloudspace: &'a str,
 }
 
+/// Whose a pool is, as far as its labels tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// It carries our mark: cluster and family.
+    Ours,
+    /// It was made before marks named a family: ours if an object of ours has its UID, which only the caller can tell.
+    Older,
+    /// Somebody else's.
+    Other,
+}
+
 impl Owner<'_> {
-    /// Whether a pool carries our mark. A pool that the cloud scales by itself is not ours any more, whatever it
-    /// carries: its owner switched that on.
-    pub fn owns(&self, pool: &Pool) -> bool {
-        pool.spec.cloud_space == self.cloudspace
-            && pool
-                .spec
-                .custom_labels
-                .get(CLUSTER_MARK)
-                .map(String::as_str)
-                == Some(self.cluster)
-            && !pool.spec.autoscaling.enabled
+    /// Whose a pool is. One that the cloud scales by itself is not ours any more, whatever it carries: its owner
+    /// switched that on.
+    pub fn whose(&self, pool: &Pool) -> Whose {
+        let label = |key: &str| pool.spec.custom_labels.get(key).map(String::as_str);
+        if pool.spec.cloud_space != self.cloudspace || pool.spec.autoscaling.enabled {
+            return Whose::Other;
+        }
+        match (label(CLUSTER_MARK), label(FAMILY_MARK)) {
+            (Some(cluster), Some(family)) if cluster == self.cluster && family == self.family => {
+                Whose::Ours
+            }
+            (Some(cluster), None) if Some(cluster) == self.older => Whose::Older,
+            _ => Whose::Other,
+        }
+    }
+
+    /// Whether a pool may be ours. Callers name it by the id or the UID that an object of theirs has.
+    pub fn may_own(&self, pool: &Pool) -> bool {
+        self.whose(pool) != Whose::Other
     }
 
     /// The pool that a request asks for; `bid` is for spot only.
@@ -160,6 +185,7 @@ impl Owner<'_> {
             .map(|(key, value)| (key.to_string(), value.to_string()))
             .collect();
         custom_labels.insert(CLUSTER_MARK.to_owned(), self.cluster.to_owned());
+        custom_labels.insert(FAMILY_MARK.to_owned(), self.family.to_owned());
         custom_labels.insert(MACHINE_MARK.to_owned(), uid.to_owned());
         let taint = |taint: &Taint| CustomTaint {
             key: taint.key.to_string(),
@@ -307,6 +333,39 @@ mod tests {
         assert!(is_uuid(&made), "{made}");
         assert_eq!(made, pool_name(&Uid("Not-A-UUID".into())));
         assert_ne!(made, pool_name(&Uid("not-a-uuid".into())));
+    }
+
+    #[test]
+    fn a_pool_is_ours_by_cluster_and_family_and_maybe_ours_by_an_older_mark() {
+        let owner = Owner {
+            cluster: "c-1",
+            family: "karpenter",
+            older: Some("demo"),
+            cloudspace: "demo",
+        };
+        let whose = |space: &str, labels: &[(&str, &str)]| {
+            let labels = labels.iter().map(|(key, value)| (*key, *value));
+            let labels: BTreeMap<&str, &str> = labels.collect();
+            let pool = json!({"metadata": {"name": UID},
+                "spec": {"cloudSpace": space, "customLabels": labels}});
+            owner.whose(&serde_json::from_value(pool).unwrap())
+        };
+        let (cluster, family) = (CLUSTER_MARK, FAMILY_MARK);
+        assert_eq!(
+            whose("demo", &[(cluster, "c-1"), (family, "karpenter")]),
+            Whose::Ours
+        );
+        for other in [
+            whose("demo", &[(cluster, "c-1"), (family, "karpetrack")]),
+            whose("demo", &[(cluster, "c-2"), (family, "karpenter")]),
+            whose("demo", &[(cluster, "demo"), (family, "karpenter")]),
+            whose("demo", &[(cluster, "c-1")]),
+            whose("demo", &[]),
+            whose("elsewhere", &[(cluster, "c-1"), (family, "karpenter")]),
+        ] {
+            assert_eq!(other, Whose::Other);
+        }
+        assert_eq!(whose("demo", &[(cluster, "demo")]), Whose::Older);
     }
 
     #[test]

@@ -89,4 +89,3 @@ impl Subject for OnProxmox {
         true
     }
 }
-

@@ -8,12 +8,14 @@ use joiner_api::karpenter::{NodeClaim, NodeClaimSpec, NodeClaimTemplate, Resourc
 use joiner_api::scheduling::NodeSelectorRequirement;
 use joiner_core::labels as well_known;
 use joiner_core::name::{Labels, Name};
+use joiner_core::requirement::Operator;
 use joiner_providers::{MachineId, Uid};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use kube::api::ObjectMeta;
 use serde_json::{Value, json};
 
 use super::{FINALIZER, hash};
+use crate::dialect::{Event, Sighting};
 use crate::dialects::convert::{
     key, lower_conditions, lower_resources, render_conditions, render_resources, text,
 };
@@ -24,12 +26,63 @@ use crate::view::{labels, version};
 /// Prefix of annotations that are for the machine object only.
 const OWN: [&str; 2] = ["joiner.dev/", "karpenter.sh/nodeclaim-"];
 
-/// A claim as the engine keeps it; `None` if another controller's.
-pub(super) fn lower(claim: &NodeClaim, supported: bool) -> Result<Option<MachineRecord>, String> {
+/// A claim that was seen.
+#[derive(Clone, Debug)]
+pub(super) enum Seen {
+    /// Of a class that is served here.
+    Own(MachineRecord),
+    /// Another controller's; `None` if it cannot be read, which is for that controller to say.
+    Foreign(Option<MachineRecord>),
+}
+
+/// A claim as the engine keeps it.
+pub(super) fn lower(claim: &NodeClaim, supported: bool) -> Result<Seen, String> {
     if supported {
-        record(claim).map(Some)
+        record(claim).map(Seen::Own)
     } else {
-        Ok(None)
+        Ok(Seen::Foreign(record(claim).ok().map(foreign)))
+    }
+}
+
+/// Another controller's claim. Until its machine is launched it says only what it must be and hold.
+fn foreign(mut machine: MachineRecord) -> MachineRecord {
+    for expression in &machine.requirements {
+        if expression.operator == Operator::In
+            && let [value] = expression.values.as_slice()
+        {
+            let entry = machine.labels.entry(expression.key.clone());
+            entry.or_insert_with(|| value.clone());
+        }
+    }
+    if machine.status.allocatable.is_empty() {
+        machine.status.allocatable = machine.requests.clone();
+        machine.status.capacity = machine.requests.clone();
+    }
+    machine
+}
+
+/// What the engine is told of a claim. The list of one kind begins and ends for own and foreign claims alike.
+pub(super) fn sightings(event: Event<Seen>) -> Vec<Sighting> {
+    let one = |seen: Seen, event: fn(MachineRecord) -> Event<MachineRecord>| match seen {
+        Seen::Own(machine) => vec![Sighting::Machine(event(machine))],
+        Seen::Foreign(machine) => {
+            let machine = machine.map(|machine| Sighting::Foreign(event(machine)));
+            machine.into_iter().collect()
+        }
+    };
+    match event {
+        Event::Started => vec![
+            Sighting::Foreign(Event::Started),
+            Sighting::Machine(Event::Started),
+        ],
+        Event::Complete => vec![
+            Sighting::Foreign(Event::Complete),
+            Sighting::Machine(Event::Complete),
+        ],
+        Event::Listed(seen) => one(seen, Event::Listed),
+        Event::Changed(seen) => one(seen, Event::Changed),
+        Event::Gone(seen) => one(seen, Event::Gone),
+        Event::Malformed(malformed) => vec![Sighting::Machine(Event::Malformed(malformed))],
     }
 }
 

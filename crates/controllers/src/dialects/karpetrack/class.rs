@@ -43,6 +43,7 @@ pub(super) fn record(key: ClassKey) -> ClassRecord {
         version: 1,
         generation: 1,
         deleting: false,
+        finalizers: Vec::new(),
         ready: None,
         spec: Arc::new(serde_json::json!({})),
     }

@@ -20,7 +20,7 @@ use crate::edge::clients::WriteError;
 use crate::edge::clock;
 use crate::lifecycle::{Cause, Memory, NodeChange, Observed, Step, Wake, step};
 use crate::record::{
-    ClassKey, Key, MachineRecord, MachineStatus, MetadataChange, Offer, annotations,
+    ClassKey, Key, MachineRecord, MachineStatus, Mark, MetadataChange, Offer, annotations,
 };
 use crate::view::nodes::{NodeCondition, NodeRecord, TaintTime};
 use crate::view::pods::{DoNotDisrupt, Owner, PodKey, PodRecord};
@@ -236,7 +236,7 @@ impl Toy {
             links.push(NodeLink::ProviderId(id.clone()));
         }
         let nodes = self.node.iter().filter(|node| {
-            let free = node.owners.is_empty() || node.owners.contains(&machine.uid.0);
+            let free = node.unclaimed() || node.belongs_to(&machine.uid);
             machine.registered() || (free && links.iter().any(|link| node.is(link)))
         });
         let nodes: Vec<_> = nodes.cloned().map(Arc::new).collect();
@@ -253,6 +253,7 @@ impl Toy {
             }),
             cordons: self.cordons,
             adoption: None,
+            mark: Mark::new("cluster", "toy", &machine.uid),
             node_labels: Labels::new(),
             shows_phases: self.shows_phases,
             nodes,
@@ -532,6 +533,10 @@ impl Toy {
         if let Some(finalizers) = &change.finalizers {
             node.finalizers.clone_from(finalizers);
         }
+        let annotation = |key: &str| change.annotations.get(key).map(AsRef::as_ref);
+        if let Some(mark) = Mark::read(annotation) {
+            node.mark = Some(mark);
+        }
         if let Some(owner) = &change.owner {
             node.owners.push(owner.uid.as_str().into());
         }
@@ -597,5 +602,6 @@ fn joined(machine: &Machine, now: Timestamp) -> NodeRecord {
         unschedulable: false,
         owners: Vec::new(),
         finalizers: Vec::new(),
+        mark: None,
     }
 }

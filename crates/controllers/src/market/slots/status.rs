@@ -1,5 +1,6 @@
 //! What node classes are told about themselves: whether they can be bought from, and in words why not.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 
 use jiff::Timestamp;
@@ -10,26 +11,42 @@ use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 use tracing::warn;
 
+use super::holds::Users;
 use super::{Classes, Unusable};
 use crate::dialect::{ClassFactory, ClassKind};
 use crate::edge::clients::{Clients, WriteError};
-use crate::record::{ClassRecord, Condition, Truth, kinds};
+use crate::record::{ClassKey, ClassRecord, Condition, Truth, kinds};
 
 impl Classes {
     /// Writes the status of classes whose standing has changed. The provider is not asked: it was when the catalogue was
     /// read.
-    pub async fn report(&self, clients: &Clients, records: &[Arc<ClassRecord>], now: Timestamp) {
+    pub(crate) async fn report(
+        &self,
+        clients: &Clients,
+        records: &[Arc<ClassRecord>],
+        users: &BTreeMap<ClassKey, Users>,
+        now: Timestamp,
+    ) {
         // Two writers at once would contradict each other.
         let _alone = self.reporting.lock().await;
         {
             let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
             written.retain(|key, _| records.iter().any(|one| one.key == *key));
         }
-        for record in records.iter().filter(|one| !one.deleting) {
+        for record in records {
             let Some(factory) = self.factory(&record.key).filter(|one| one.has_objects()) else {
                 continue;
             };
-            let ready = ready(record, self.unusable(&record.key, Some(record)), now);
+            let mut unusable = self.unusable(&record.key, Some(record));
+            if record.deleting {
+                // One that nobody uses is gone in a moment.
+                let users = users.get(&record.key).and_then(Users::waited_for);
+                let Some((said, (_, message))) = users.zip(unusable.as_mut()) else {
+                    continue;
+                };
+                *message = format!("{message}: {said}");
+            }
+            let ready = ready(record, unusable, now);
             let extra = self.extra(record, &**factory);
             // The watch may not have told yet what we wrote: what counts is what we wrote last.
             let said = json!({
