@@ -15,8 +15,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use crate::edge::clients::{Clients, WriteError};
 use crate::record::{
-    BufferRecord, ClassKey, ClassRecord, Conditions, Key, MachineRecord, MachineStatus,
-    MetadataChange, NewMachine, OverlayRecord, PoolRecord, PoolStatus,
+    BufferRecord, BufferStatus, ClassKey, ClassRecord, Conditions, Key, MachineRecord,
+    MachineStatus, MetadataChange, NewMachine, OverlayRecord, PoolRecord, PoolStatus,
 };
 
 /// What a watch has seen of one kind of object.
@@ -236,11 +236,11 @@ pub trait Dialect: Send + Sync {
         Ok(())
     }
 
-    /// Writes what has become of a buffer: its conditions and for how many pods it stands.
+    /// Writes what has become of a buffer: its conditions and, if given, the rest of its status.
     async fn write_buffer(
         &self,
         _buffer: &BufferRecord,
-        _replicas: u32,
+        _status: Option<&BufferStatus>,
         _conditions: &Conditions,
     ) -> Result<(), WriteError> {
         Ok(())

@@ -13,7 +13,8 @@ pub use machine::{
     Intent, MachineRecord, MachineStatus, MetadataChange, NewMachine, Offer, annotations,
 };
 pub use pool::{
-    BufferRecord, ClassRecord, OverlayRecord, PoolRecord, PoolStatus, PriceRule, ScalableRef,
+    BufferRecord, BufferStatus, ClassRecord, OverlayRecord, PoolRecord, PoolStatus, PriceRule,
+    ScalableRef,
 };
 
 /// Which object of a dialect: a pool or a machine.

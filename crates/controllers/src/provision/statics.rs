@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use joiner_core::name::Name;
-use joiner_core::problem::Pool;
+use joiner_core::plan::Launch;
+use joiner_core::problem::{Pool, Problem};
 use joiner_core::resources::Resources;
 use tracing::{info, warn};
 
@@ -28,19 +29,9 @@ pub(super) async fn fill(context: &Context) -> Outcome {
             continue;
         }
         let wanted = usize::try_from(pool.pool.replicas.unwrap_or(0)).unwrap_or(0);
-        let active: Vec<Arc<MachineRecord>> = {
-            let world = context.view.read();
-            let alive = |machine: &&Arc<MachineRecord>| {
-                // Those that are about to be replaced have their successors counted.
-                machine.pool.as_ref() == Some(pool.id())
-                    && machine.deleting.is_none()
-                    && machine.intent().is_none()
-            };
-            world.machines.iter().filter(alive).cloned().collect()
-        };
+        let active = active(context, &pool);
         if active.len() < wanted {
-            let made = grow(context, &pool, wanted - active.len()).await;
-            if made < wanted - active.len() {
+            if !grow(context, &pool, wanted).await {
                 outcome = Outcome::Unfinished;
             }
         } else if active.len() > wanted {
@@ -50,25 +41,50 @@ pub(super) async fn fill(context: &Context) -> Outcome {
     outcome
 }
 
-async fn grow(context: &Context, pool: &PoolRecord, missing: usize) -> usize {
-    let now = context.now();
+/// The machines of a pool that count. Those that are being replaced have their successors counted.
+fn active(context: &Context, pool: &PoolRecord) -> Vec<Arc<MachineRecord>> {
+    let world = context.view.read();
+    let alive = |machine: &&Arc<MachineRecord>| {
+        machine.pool.as_ref() == Some(pool.id())
+            && machine.deleting.is_none()
+            && machine.intent().is_none()
+    };
+    world.machines.iter().filter(alive).cloned().collect()
+}
+
+/// Brings a pool to its size; says whether that was possible.
+async fn grow(context: &Context, pool: &PoolRecord, wanted: usize) -> bool {
     let _buying = context.purchasing.lock().await;
+    // Replacements may have been bought while this waited for its turn.
+    let missing = wanted.saturating_sub(active(context, pool).len());
+    if missing == 0 {
+        return true;
+    }
+    let Some((problem, one)) = one_more(context, pool).await else {
+        return false;
+    };
+    let launches = vec![one; missing];
+    let made = launch(context, &problem, &launches, "provisioned", None).await;
+    made.len() == missing
+}
+
+/// What another machine of a static pool would be, and the problem that says so. The caller holds the purchasing lock.
+pub(crate) async fn one_more(context: &Context, pool: &PoolRecord) -> Option<(Problem, Launch)> {
+    let now = context.now();
     let terms = {
         let world = context.view.read();
         crate::market::terms::terms(context, &world, now)
     };
     if let Some(reason) = terms.closed.get(pool.id()) {
-        warn!(pool = %pool.id(), %reason, "a static pool is too small and cannot buy");
-        return 0;
+        warn!(pool = %pool.id(), %reason, "a static pool needs a machine and cannot buy");
+        return None;
     }
     let name = terms
         .pool_catalogs
         .get(pool.id())
         .cloned()
         .unwrap_or_else(|| pool.class.catalog());
-    let Some(catalog) = terms.catalogs.get(&name) else {
-        return 0;
-    };
+    let catalog = terms.catalogs.get(&name)?;
     let buyer = Pool {
         catalog: name,
         replicas: None,
@@ -77,17 +93,9 @@ async fn grow(context: &Context, pool: &PoolRecord, missing: usize) -> usize {
         ..pool.pool.clone()
     };
     let problem = offers::single(context, (**catalog).clone(), buyer, Resources::new());
-    let decided = context.provide(problem).await;
-    let Some((problem, plan)) = decided else {
-        return 0;
-    };
-    let Some(one) = plan.launches.first() else {
-        return 0;
-    };
-    let launches = vec![one.clone(); missing];
-    launch(context, &problem, &launches, "provisioned", None)
-        .await
-        .len()
+    let (problem, plan) = context.provide(problem).await?;
+    let one = plan.launches.first()?.clone();
+    Some((problem, one))
 }
 
 /// Those go first that are not nodes yet, then empty ones, then those with the fewest pods.

@@ -11,7 +11,7 @@ use kube::api::DynamicObject;
 
 use crate::dialects::convert::{key, lower_conditions, lower_resources, text};
 use crate::record::{
-    BufferRecord, ClassKey, ClassRecord, OverlayRecord, PriceRule, ScalableRef, kinds,
+    BufferRecord, BufferStatus, ClassKey, ClassRecord, OverlayRecord, PriceRule, ScalableRef, kinds,
 };
 use crate::view::version;
 
@@ -77,6 +77,16 @@ pub(super) fn lower_buffer(buffer: &CapacityBuffer) -> Result<BufferRecord, Stri
         percentage: count(spec.percentage),
         limits: lower_resources(spec.limits.as_ref())
             .map_err(|error| format!("spec.limits.{error}"))?,
+        strategy: spec.provisioning_strategy.as_deref().map(Into::into),
+        status: BufferStatus {
+            replicas: count(status.replicas),
+            template: status
+                .pod_template_ref
+                .as_ref()
+                .map(|one| one.name.as_str().into()),
+            template_generation: status.pod_template_generation,
+            strategy: status.provisioning_strategy.as_deref().map(Into::into),
+        },
         conditions: lower_conditions(&status.conditions),
     })
 }
