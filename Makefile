@@ -77,6 +77,10 @@ bench: ## Measure the core; make bench ARGS="--referee DIR --karpenter" sets it 
 versus: build ## Run Joiner and Karpenter with its kwok provider, one after the other, on the real control plane.
 	MALLOC_ARENA_MAX=1 $(CARGO) run --quiet --release --package joiner-testing --bin versus -- --joiner bin/joiner $(ARGS)
 
+.PHONY: karpenter-suite
+karpenter-suite: build controlplane ## Run Karpenter's own end-to-end suite on Joiner; ARGS="--focus Drift" for a part of it.
+	$(CARGO) run --quiet --release --package joiner-testing --bin karpenter-suite -- --joiner bin/joiner $(ARGS)
+
 ##@ Cluster
 
 .PHONY: manifests

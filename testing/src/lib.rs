@@ -13,9 +13,11 @@
 mod client;
 mod controlplane;
 pub mod differential;
+pub mod furnish;
 pub mod kubectl;
 mod mirror;
 mod process;
+pub mod suite;
 
 pub use client::Client;
 pub use controlplane::{Builder, ControlPlane, Namespace};

@@ -13,6 +13,11 @@ fn the_versions_in_the_readme_are_the_versions_that_are_built() {
         ("helm", "helm.sh/helm/v3", "helm"),
         ("kwok", "sigs.k8s.io/kwok", "| kwok"),
         ("karpenter", "sigs.k8s.io/karpenter", "karpenter-kwok"),
+        (
+            "karpenter-suite",
+            "sigs.k8s.io/karpenter",
+            "karpenter-suite",
+        ),
     ] {
         let path = folder
             .join("controlplane")

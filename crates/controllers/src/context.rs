@@ -148,6 +148,8 @@ pub struct Context {
     pub health: Health,
     /// How many machines pools have asked for lately.
     pub pace: Pace,
+    /// Machines that did not help the pods that they were bought for.
+    pub repeats: crate::guards::repeats::Repeats,
     /// What was decided lately.
     pub past: Past,
     /// What machines turned out to be.

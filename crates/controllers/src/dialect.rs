@@ -16,8 +16,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use crate::edge::clients::{Clients, WriteError};
 use crate::record::{
-    Behind, BufferRecord, ClassKey, ClassRecord, Conditions, GateRecord, Key, MachineRecord,
-    MachineStatus, MetadataChange, NewMachine, OverlayRecord, PoolRecord, PoolStatus,
+    Behind, BufferRecord, BufferStatus, ClassKey, ClassRecord, Conditions, GateRecord, Key,
+    MachineRecord, MachineStatus, MetadataChange, NewMachine, OverlayRecord, PoolRecord,
+    PoolStatus,
 };
 
 /// What a watch has seen of one kind of object.
@@ -286,11 +287,11 @@ pub trait Dialect: Send + Sync {
         Ok(())
     }
 
-    /// Writes what has become of a buffer: its conditions and for how many pods it stands.
+    /// Writes what has become of a buffer: its conditions and, if given, the rest of its status.
     async fn write_buffer(
         &self,
         _buffer: &BufferRecord,
-        _replicas: u32,
+        _status: Option<&BufferStatus>,
         _conditions: &Conditions,
     ) -> Result<(), WriteError> {
         Ok(())

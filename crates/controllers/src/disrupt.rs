@@ -73,6 +73,7 @@ pub(crate) async fn run(context: Arc<Context>, changed: Arc<Notify>) {
         if !context.may_act() || context.settings.mode == Mode::ObserveOnly {
             continue;
         }
+        context.repeats.observe(&context.view.read(), context.now());
         progress::progress(&context).await;
         expire(&context).await;
         mind.reasons.speak(&context);
@@ -137,6 +138,7 @@ fn snapshot(context: &Context, wave: &mut Wave) -> (Problem, BTreeMap<Name, Key>
     let terms = crate::market::terms::terms(context, &world, now);
     let mut snapshot = world.problem(&terms, now);
     guard::only_canaries(&world, &mut snapshot.problem, &snapshot.machines);
+    guard::let_buffers_move(&mut snapshot.problem, &snapshot.pending);
     guard::let_settle(context.settings.settle, &mut snapshot.problem);
     wave.wait_out(context.settings.settle, &mut snapshot.problem);
     (snapshot.problem, snapshot.machines)

@@ -30,7 +30,7 @@ use crate::market::prices;
 use crate::market::slots::{Classes, ClusterSecrets, holds};
 use crate::operator::{Operator, Seat};
 use crate::provision::{self, Batch};
-use crate::record::{Key, annotations};
+use crate::record::{ClassKey, Key, annotations};
 use crate::upkeep::{buffers, gc, interruption, pools, repair};
 use crate::view::{Touched, View, sources};
 
@@ -140,6 +140,7 @@ impl Engine {
             health: crate::guards::health::Health::default(),
             pace: crate::guards::launch_rate::Pace::default(),
             past: crate::disrupt::Past::default(),
+            repeats: crate::guards::repeats::Repeats::default(),
             learned: crate::market::observed::Learned::default(),
             served: crate::provision::Served::default(),
             purchasing: tokio::sync::Mutex::default(),
@@ -238,6 +239,7 @@ fn start_loops(context: &Arc<Context>, touched: mpsc::UnboundedReceiver<Touched>
     let drift = Arc::new(Notify::new());
     let classes = Arc::new(Notify::new());
     let room = Arc::new(Notify::new());
+    let buffers = Arc::new(Notify::new());
     let dispatcher = Dispatcher {
         context: context.clone(),
         batch: batch.clone(),
@@ -245,6 +247,7 @@ fn start_loops(context: &Arc<Context>, touched: mpsc::UnboundedReceiver<Touched>
         drift: drift.clone(),
         classes: classes.clone(),
         room: room.clone(),
+        buffers: buffers.clone(),
     };
     tasks.vital("dispatch", dispatcher.run(touched));
     macro_rules! supervise {
@@ -264,7 +267,7 @@ fn start_loops(context: &Arc<Context>, touched: mpsc::UnboundedReceiver<Touched>
     supervise!("garbage", gc::run);
     supervise!("notices", interruption::run);
     supervise!("repair", repair::run);
-    supervise!("buffers", buffers::run);
+    supervise!("buffers", buffers::run, buffers);
     supervise!("selfcheck", selfcheck::run);
     supervise!("prices", prices::run);
     supervise!("watchdog", watchdog, batch);
@@ -273,7 +276,8 @@ fn start_loops(context: &Arc<Context>, touched: mpsc::UnboundedReceiver<Touched>
 /// Keeps providers and catalogues up to date. Each class has its own time: a slow one delays nobody.
 async fn run_classes(context: Arc<Context>, changed: Arc<Notify>) {
     loop {
-        context.classes.reconcile(&context.view).await;
+        let built = context.classes.reconcile(&context.view).await;
+        wake_machines_of(&context, &built);
         for slot in context.classes.slots() {
             let context = context.clone();
             let tasks = context.tasks.clone();
@@ -288,6 +292,7 @@ async fn run_classes(context: Arc<Context>, changed: Arc<Notify>) {
                 };
                 if !same {
                     context.view.touch_terms();
+                    wake_machines_of(&context, std::slice::from_ref(&slot.key));
                 }
                 report_classes(&context).await;
             });
@@ -298,6 +303,15 @@ async fn run_classes(context: Arc<Context>, changed: Arc<Notify>) {
             () = changed.notified() => tokio::time::sleep(Duration::from_millis(100)).await,
             () = tokio::time::sleep(context.settings.catalog_period) => {}
         }
+    }
+}
+
+/// Machines that were seen before their class had a provider wait for it.
+fn wake_machines_of(context: &Context, classes: &[ClassKey]) {
+    let world = context.view.read();
+    let machines = world.machines.iter();
+    for machine in machines.filter(|one| classes.contains(&one.class)) {
+        context.queue.add(machine.key.clone());
     }
 }
 
@@ -403,6 +417,7 @@ struct Dispatcher {
     drift: Arc<Notify>,
     classes: Arc<Notify>,
     room: Arc<Notify>,
+    buffers: Arc<Notify>,
 }
 
 impl Dispatcher {
@@ -448,6 +463,10 @@ impl Dispatcher {
                 Touched::Terms => {
                     self.room.notify_one();
                     self.pools.notify_one();
+                    self.batch.again(TERMS);
+                }
+                Touched::Buffers => {
+                    self.buffers.notify_one();
                     self.batch.again(TERMS);
                 }
                 Touched::Malformed(uid) => self.malformed(&uid),

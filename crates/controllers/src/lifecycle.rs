@@ -63,6 +63,9 @@ pub enum Cause {
     GarbageCollected(String),
     /// Its node was deleted.
     NodeDeleted,
+    /// Its node class does not exist.
+    #[strum(serialize = "nodeclass_not_ready")]
+    NoClass(String),
 }
 
 impl Cause {
@@ -96,6 +99,7 @@ impl Cause {
             }
             Cause::GarbageCollected(said) => format!("the cloud no longer has the machine: {said}"),
             Cause::NodeDeleted => "its node was deleted".to_owned(),
+            Cause::NoClass(class) => format!("node class {class} does not exist"),
         }
     }
 }
@@ -186,6 +190,10 @@ pub struct Observed {
     pub now: Timestamp,
     /// How long things take at this cloud; `None` while there is no provider for the machine's class.
     pub timeouts: Option<Timeouts>,
+    /// Its node class is of a kind that is served here, and there is none of its name.
+    pub class_missing: bool,
+    /// What its cloud sells is known.
+    pub catalog_read: bool,
     /// Finalizer for the node.
     pub finalizer: &'static str,
     /// Owner of the node, where an owner can be named.

@@ -26,6 +26,7 @@ pub(crate) use nominate::nominate;
 pub(crate) use offers::{choose, offers};
 use served::Sold;
 pub(crate) use served::{Ground, Kind, Reservation, Served};
+pub(crate) use statics::one_more;
 
 use crate::context::{Context, Mode};
 use crate::edge::clients::WriteError;
@@ -105,6 +106,7 @@ async fn round(context: &Context, known: &mut LastDecision) -> Outcome {
         let terms = crate::market::terms::terms(context, &world, now);
         world.problem(&terms, now)
     };
+    let held = leave_out_repeats(context, &mut snapshot, now);
     spare::add(&mut snapshot);
     context
         .metrics
@@ -118,7 +120,7 @@ async fn round(context: &Context, known: &mut LastDecision) -> Outcome {
         .any(|node| node.deleting && !node.pods.is_empty());
     if snapshot.problem.pods.is_empty() && !moving {
         context.metrics.unplaced(0);
-        return statics;
+        return if held { Outcome::Unfinished } else { statics };
     }
     let Snapshot {
         problem,
@@ -156,7 +158,7 @@ async fn round(context: &Context, known: &mut LastDecision) -> Outcome {
         // Time plays no part in where pods fit.
         known.keep(problem, plan, None);
     }
-    if complete {
+    if complete && !held {
         statics
     } else {
         Outcome::Unfinished
@@ -194,6 +196,46 @@ fn hold_what_does_not_help(context: &Context, now: jiff::Timestamp) {
     }
 }
 
+/// Pods for whose kind machines were bought again and again in vain wait before more are bought. They are told, and so
+/// is the pool. Says whether there are such pods.
+fn leave_out_repeats(context: &Context, snapshot: &mut Snapshot, now: jiff::Timestamp) -> bool {
+    let world = context.view.read();
+    context.repeats.observe(&world, now);
+    let mut keep = Vec::with_capacity(snapshot.pending.len());
+    for key in &snapshot.pending {
+        let pod = key.as_ref().and_then(|key| world.pods.get(key));
+        let Some(repeated) = pod.and_then(|pod| context.repeats.holds(pod, now)) else {
+            keep.push(true);
+            continue;
+        };
+        keep.push(false);
+        if let Some(key) = key {
+            let why = repeated.because.clone();
+            snapshot.ignored.push((key.clone(), why));
+        }
+        if repeated.news {
+            warn!(pool = %repeated.pool, because = repeated.because, "the same is bought again and again");
+            if let Some(pool) = world.pool(&repeated.pool) {
+                let because = &repeated.because;
+                context.tell_pool(pool, Severity::Warning, "RepeatedPurchases", because);
+            }
+        }
+    }
+    if keep.iter().all(|keep| *keep) {
+        return false;
+    }
+    let mut kept = keep.iter();
+    snapshot
+        .problem
+        .pods
+        .retain(|_| kept.next().copied().unwrap_or(true));
+    let mut kept = keep.iter();
+    snapshot
+        .pending
+        .retain(|_| kept.next().copied().unwrap_or(true));
+    true
+}
+
 /// Remembers which pods machines were bought for.
 fn remember(
     context: &Context,
@@ -212,6 +254,11 @@ fn remember(
         Some((machine, launch, pods.collect::<Vec<_>>()))
     });
     let mut machines: Vec<_> = machines.collect();
+    for (machine, launch, pods) in &machines {
+        let pods = pods.iter().filter_map(|(_, key, _)| world.pods.get(key));
+        let pods = pods.map(AsRef::as_ref);
+        context.repeats.bought(machine, &launch.pool, pods);
+    }
     machines.sort_by_key(|(_, _, pods)| Reverse(pods.len()));
     // Pods of one machine go there because all other room is taken. Those of a few may because there is room for more.
     let room = spare::room(problem);

@@ -15,8 +15,8 @@ pub use machine::{
 };
 pub use mark::{MANAGED_BY, Mark, manager};
 pub use pool::{
-    Behind, BufferRecord, ClassRecord, GateRecord, OverlayRecord, PoolRecord, PoolStatus,
-    PriceRule, ScalableRef,
+    Behind, BufferRecord, BufferStatus, ClassRecord, GateRecord, OverlayRecord, PoolRecord,
+    PoolStatus, PriceRule, ScalableRef,
 };
 
 /// Which object of a dialect: a pool or a machine.

@@ -70,7 +70,9 @@ pub enum Touched {
     Members(Name),
     /// A node class.
     Class(ClassKey),
-    /// Overlays, buffers, daemon sets: whatever changes what a plan looks like.
+    /// Buffers.
+    Buffers,
+    /// Overlays, daemon sets: whatever changes what a plan looks like.
     Terms,
     /// An object that cannot be read.
     Malformed(Name),

@@ -29,6 +29,7 @@ pub enum Program {
     Helm,
     Kwok,
     KarpenterKwok,
+    KarpenterSuite,
 }
 
 impl Program {
@@ -56,6 +57,7 @@ impl Program {
             // Its version stands in its name, because it is no part of the key: whoever does not measure himself
             // against it does not build it.
             Self::KarpenterKwok => "karpenter-kwok-v1.14.1",
+            Self::KarpenterSuite => "karpenter-suite-v1.14.1",
         }
     }
 
@@ -70,6 +72,15 @@ impl Program {
             Self::Helm => "helm.sh/helm/v3/cmd/helm",
             Self::Kwok => "sigs.k8s.io/kwok/cmd/kwok",
             Self::KarpenterKwok => "sigs.k8s.io/karpenter/kwok",
+            Self::KarpenterSuite => "sigs.k8s.io/karpenter/test/suites/regression",
+        }
+    }
+
+    /// What builds it: a suite of tests is a program, too, once it is compiled.
+    fn go_command(self) -> &'static [&'static str] {
+        match self {
+            Self::KarpenterSuite => &["test", "-c"],
+            _ => &["build"],
         }
     }
 
@@ -80,6 +91,7 @@ impl Program {
             Self::Helm => "helm",
             Self::Kwok => "kwok",
             Self::KarpenterKwok => "karpenter",
+            Self::KarpenterSuite => "karpenter-suite",
             _ => "kubernetes",
         }
     }
@@ -90,7 +102,7 @@ impl Program {
             Self::Etcd => "go.etcd.io/etcd/server/v3",
             Self::Helm => "helm.sh/helm/v3",
             Self::Kwok => "sigs.k8s.io/kwok",
-            Self::KarpenterKwok => "sigs.k8s.io/karpenter",
+            Self::KarpenterKwok | Self::KarpenterSuite => "sigs.k8s.io/karpenter",
             _ => "k8s.io/kubernetes",
         }
     }
@@ -101,8 +113,8 @@ impl Program {
         let mut parts = number.split('.');
         let (major, minor) = (parts.next().unwrap_or("0"), parts.next().unwrap_or("0"));
         match self {
-            // etcd's version is a constant in its own source; Karpenter's provider does not tell.
-            Self::Etcd | Self::KarpenterKwok => vec![],
+            // etcd's version is a constant in its own source; Karpenter's provider and suite do not tell.
+            Self::Etcd | Self::KarpenterKwok | Self::KarpenterSuite => vec![],
             Self::Helm => vec![
                 format!("helm.sh/helm/v3/internal/version.version={version}"),
                 "helm.sh/helm/v3/internal/version.gitTreeState=clean".to_owned(),

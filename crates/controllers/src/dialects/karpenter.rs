@@ -22,8 +22,8 @@ use super::{convert, objects};
 use crate::dialect::{ClassKind, Dialect, ObjectRef, Sighting, Watch, Window};
 use crate::edge::clients::{Clients, WriteError};
 use crate::record::{
-    BufferRecord, Conditions, Key, MachineRecord, MachineStatus, MetadataChange, NewMachine,
-    OverlayRecord, PoolRecord, PoolStatus,
+    BufferRecord, BufferStatus, Conditions, Key, MachineRecord, MachineStatus, MetadataChange,
+    NewMachine, OverlayRecord, PoolRecord, PoolStatus,
 };
 use crate::view::watch::{Need, guarded};
 
@@ -266,15 +266,21 @@ impl Dialect for Karpenter {
     async fn write_buffer(
         &self,
         buffer: &BufferRecord,
-        replicas: u32,
+        status: Option<&BufferStatus>,
         conditions: &Conditions,
     ) -> Result<(), WriteError> {
         let api: Api<CapacityBuffer> =
             Api::namespaced(self.clients.writes.clone(), &buffer.key.namespace);
-        let patch = json!({"status": {
-            "replicas": replicas,
+        let mut patch = json!({"status": {
             "conditions": convert::render_conditions(conditions)
         }});
+        if let Some(status) = status {
+            let template = status.template.as_ref().map(|name| json!({"name": name}));
+            patch["status"]["replicas"] = json!(status.replicas);
+            patch["status"]["podTemplateRef"] = json!(template);
+            patch["status"]["podTemplateGeneration"] = json!(status.template_generation);
+            patch["status"]["provisioningStrategy"] = json!(status.strategy);
+        }
         objects::merge_status(&api, &buffer.key.name, patch).await?;
         Ok(())
     }

@@ -21,7 +21,8 @@ use crate::context::Context;
 use crate::edge::clients::WriteError;
 use crate::edge::events::Severity;
 use crate::edge::metrics::{Decision, PoolDecision, consolidation_type};
-use crate::provision::{Purpose, launch};
+use crate::guards::limits;
+use crate::provision::{Purpose, launch, one_more};
 use crate::record::{
     Condition, Intent, Key, MachineRecord, MetadataChange, Truth, annotations, kinds,
 };
@@ -37,6 +38,8 @@ type Target<'p> = (Arc<MachineRecord>, &'p Removal);
 struct Commands<'p> {
     deletions: Vec<(Command<'p>, Vec<Target<'p>>)>,
     replacements: Vec<(Command<'p>, Vec<Target<'p>>)>,
+    /// Of static pools, which keep their size: each is replaced by another of its pool, whatever its pods need.
+    fixed: Vec<Target<'p>>,
 }
 
 /// Begins everything that a plan says and nothing speaks against. Says when something that is held back may go.
@@ -66,7 +69,13 @@ pub(super) async fn all(
                 continue;
             }
             let of_cause = commands.entry(command.cause()).or_default();
-            if command.launches.is_empty() {
+            let fixed = |(machine, _): &Target<'_>| {
+                let pool = machine.pool.as_ref().and_then(|pool| world.pool(pool));
+                pool.is_some_and(|pool| pool.pool.replicas.is_some())
+            };
+            if targets.iter().any(fixed) {
+                of_cause.fixed.extend(targets);
+            } else if command.launches.is_empty() {
                 of_cause.deletions.push((command, targets));
             } else {
                 of_cause.replacements.push((command, targets));
@@ -85,6 +94,9 @@ pub(super) async fn all(
             .await;
         for (command, targets) in of_cause.replacements {
             replace(context, problem, &command, &targets, moves).await;
+        }
+        for (machine, removal) in of_cause.fixed {
+            replace_static(context, &machine, removal, moves).await;
         }
     }
     later
@@ -316,6 +328,38 @@ async fn replace(
         let said = format!("{} takes its place: {}", names.join(", "), removal.reason);
         context.tell_machine(machine, Severity::Normal, "DisruptionLaunching", &said);
     }
+}
+
+/// A node of a static pool: another of its pool comes first, if the pool's limits have room for it, and then it goes.
+///
+/// karpenter: pkg/controllers/disruption/staticdrift.go
+async fn replace_static(
+    context: &Context,
+    machine: &Arc<MachineRecord>,
+    removal: &Removal,
+    moves: &Moves,
+) {
+    let pool = {
+        let world = context.view.read();
+        let pool = machine.pool.as_ref().and_then(|pool| world.pool(pool));
+        let Some(pool) = pool.cloned() else { return };
+        let mut usage = limits::usage(&world, pool.id(), None);
+        usage.nodes += 1;
+        if let Some(limit) = usage.exceeds(&pool.pool.limits) {
+            info!(machine = %machine.key, %limit, "not replaced yet: the pool has no room for its successor");
+            return;
+        }
+        pool
+    };
+    let Some((problem, launch)) = one_more(context, &pool).await else {
+        return;
+    };
+    let command = Command {
+        removals: vec![removal],
+        launches: vec![&launch],
+    };
+    let targets = [(machine.clone(), removal)];
+    replace(context, &problem, &command, &targets, moves).await;
 }
 
 /// Writes the intent on the machine object.

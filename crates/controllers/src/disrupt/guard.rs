@@ -8,7 +8,8 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use joiner_core::money::Money;
 use joiner_core::name::Name;
-use joiner_core::problem::{DisruptionReason, Problem};
+use joiner_core::problem::{DisruptionReason, Node, Problem};
+use joiner_core::taints::Taint;
 
 use super::command::Command;
 use super::past;
@@ -17,6 +18,7 @@ use crate::context::Context;
 use crate::edge::clock;
 use crate::record::{Key, MachineRecord, kinds};
 use crate::view::World;
+use crate::view::pods::{DISRUPTED, PodKey};
 
 /// What share of a pool's nodes may be sick, in percent, before nothing is taken away from it voluntarily.
 const PLAUSIBLE: usize = 20;
@@ -55,7 +57,8 @@ pub(super) fn against(
         .find_map(|machine| sick(world, machine))
         .or_else(|| unsettled(context, world, command, now))
         .or_else(|| dear(context, problem, command, &own, now))
-        .or_else(|| again(context, problem, command, now))
+        .or_else(|| failed(context, &own, now))
+        .or_else(|| again(context, problem, command, &own, now))
 }
 
 /// Nodes that nothing need be bought for are drained at once, so it must be their turn.
@@ -182,12 +185,30 @@ pub(super) fn let_settle(settle: Duration, problem: &mut Problem) {
     }
 }
 
+/// Room for buffers is not looked for on drifted nodes that nothing else is on: it would keep them for ever. It is made
+/// again on what replaces them.
+pub(super) fn let_buffers_move(problem: &mut Problem, pending: &[Option<PodKey>]) {
+    if pending.iter().all(Option::is_some) {
+        return;
+    }
+    for node in &mut problem.nodes {
+        if node.drifted.is_some() && node.pods.iter().all(|pod| !pod.reschedulable()) {
+            node.taints.push(Taint::no_schedule(DISRUPTED));
+        }
+    }
+}
+
 /// A pool whose template has changed replaces one node first: only when a machine made after the new template is in use
-/// do the others follow. Until then they do not count as drifted.
+/// do the others follow. Until then they do not count as drifted. Empty nodes need no replacement and so prove nothing:
+/// they go at once.
 pub(super) fn only_canaries(world: &World, problem: &mut Problem, machines: &BTreeMap<Name, Key>) {
     let drifted = |one: &MachineRecord| one.status.conditions.is_true(kinds::DRIFTED);
     let mut first: BTreeMap<Name, Option<(Timestamp, usize)>> = BTreeMap::new();
+    let empty = |node: &Node| node.pods.iter().all(|pod| !pod.reschedulable());
     for (position, node) in problem.nodes.iter().enumerate() {
+        if empty(node) {
+            continue;
+        }
         let machine = machines
             .get(&node.name)
             .and_then(|key| world.machines.get(key));
@@ -213,18 +234,31 @@ pub(super) fn only_canaries(world: &World, problem: &mut Problem, machines: &BTr
         }
         let canary = canary.map(|(_, position)| position);
         for (position, node) in problem.nodes.iter_mut().enumerate() {
-            if node.pool.as_ref() == Some(&pool) && Some(position) != canary {
+            let waits = node.pool.as_ref() == Some(&pool) && !empty(node);
+            if waits && Some(position) != canary {
                 node.drifted = None;
             }
         }
     }
 }
 
-/// The same has been done a moment ago and has not lasted.
+/// Replacements for these machines could not be had or never came into use: the next attempt waits, longer each time.
+fn failed(context: &Context, own: &[&MachineRecord], now: Timestamp) -> Option<Held> {
+    let uids = own.iter().map(|machine| &machine.uid.0);
+    let until = context.past.replacement_retry(uids, now)?;
+    Some(Held {
+        because: format!("its replacement failed; the next attempt is at {until}"),
+        until: Some(until),
+    })
+}
+
+/// The same was done a moment ago and did not last: a node that would go now was made since. Look-alike nodes that
+/// were there before are the rest of a rollout and no repetition.
 fn again(
     context: &Context,
     problem: &Problem,
     command: &Command<'_>,
+    own: &[&MachineRecord],
     now: Timestamp,
 ) -> Option<Held> {
     if command.launches.is_empty() {
@@ -234,15 +268,30 @@ fn again(
     let when = context
         .past
         .when(&past::essence(problem, command), window, now)?;
+    if !repeats(when, own.iter().map(|machine| machine.created)) {
+        return None;
+    }
     Some(Held {
         because: format!("the very same was done at {when} and has not lasted"),
         until: Some(clock::after(when, window)),
     })
 }
 
+/// Whether one of the nodes that go was made after the same was first done. Objects carry whole seconds.
+fn repeats(first: Timestamp, mut created: impl Iterator<Item = Timestamp>) -> bool {
+    created.any(|created| created.as_second() >= first.as_second())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn look_alike_nodes_of_one_rollout_are_no_repetition() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        assert!(!repeats(at(100), [at(10), at(20)].into_iter()));
+        assert!(repeats(at(100), [at(10), at(130)].into_iter()));
+    }
 
     #[test]
     fn nothing_is_replaced_by_prices_of_yesterday() {

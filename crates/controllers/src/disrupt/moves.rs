@@ -59,7 +59,9 @@ pub(super) fn promise_new(
     let pods: Vec<&Arc<PodRecord>> = pods.filter_map(|(_, pod)| world.pods.get(&pod)).collect();
     let own = pods.iter().map(|pod| pod.uid.clone());
     context.served.moved(&machine.key, Ground::New, own);
-    if let Some(id) = machine.annotations.get(annotations::REPLACES) {
+    if let Some(id) = machine.annotations.get(annotations::REPLACES)
+        && !pods.is_empty()
+    {
         let kinds = pods.iter().map(|pod| Kind::of(pod));
         let reservation = Reservation {
             machine: machine.key.clone(),

@@ -7,17 +7,56 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use joiner_core::labels;
+use joiner_core::name::Name;
 use joiner_core::problem::Problem;
 
 use super::command::Command;
 use crate::edge::clock;
 use crate::edge::names::digest;
 
-/// Decisions by digest, and when each was carried out.
+/// How long the next attempt waits after a replacement has failed, at first and at most.
+const RETRY: (Duration, Duration) = (Duration::from_mins(5), Duration::from_hours(1));
+
+/// Decisions by digest, and when each was first carried out; machines whose replacements failed.
 #[derive(Debug, Default)]
-pub struct Past(Mutex<BTreeMap<String, Timestamp>>);
+pub struct Past(Mutex<BTreeMap<String, Timestamp>>, Mutex<Failures>);
+
+/// By the identity of the machine that was to be replaced: how often that failed in a row, and when last.
+type Failures = BTreeMap<Name, (u32, Timestamp)>;
 
 impl Past {
+    /// A disruption of these machines was undone because what replaces them did not come into use.
+    pub(super) fn replacement_failed<'m>(
+        &self,
+        machines: impl Iterator<Item = &'m Name>,
+        now: Timestamp,
+    ) {
+        let mut failures = self.1.lock().unwrap_or_else(PoisonError::into_inner);
+        // One that has not failed for long is forgotten, as are machines that are gone.
+        failures.retain(|_, (_, last)| clock::since(now, *last) < RETRY.1 * 2);
+        for uid in machines {
+            let entry = failures.entry(uid.clone()).or_insert((0, now));
+            *entry = (entry.0.saturating_add(1), now);
+        }
+    }
+
+    /// When one of these machines may be replaced again, if not yet.
+    pub(super) fn replacement_retry<'m>(
+        &self,
+        machines: impl Iterator<Item = &'m Name>,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
+        let failures = self.1.lock().unwrap_or_else(PoisonError::into_inner);
+        machines
+            .filter_map(|uid| failures.get(uid))
+            .map(|(times, last)| {
+                let wait = RETRY.0.saturating_mul(1 << times.saturating_sub(1).min(6));
+                clock::after(*last, wait.min(RETRY.1))
+            })
+            .max()
+            .filter(|until| *until > now)
+    }
+
     /// When the very same was done within the window, if it was.
     pub(super) fn when(
         &self,
@@ -33,7 +72,7 @@ impl Past {
     /// It is done now.
     pub(super) fn note(&self, command: String, now: Timestamp) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.insert(command, now);
+        all.entry(command).or_insert(now);
     }
 
     /// How many decisions are remembered.
@@ -117,6 +156,24 @@ mod tests {
             launches: Vec::new(),
         };
         essence(&problem(node, kind), &command)
+    }
+
+    #[test]
+    fn a_replacement_that_failed_is_tried_again_later_and_later() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let past = Past::default();
+        let (one, other): (Name, Name) = ("one".into(), "other".into());
+        let retry = |now| past.replacement_retry([&one, &other].into_iter(), at(now));
+        assert_eq!(retry(0), None);
+        past.replacement_failed([&one].into_iter(), at(0));
+        assert_eq!(retry(1), Some(at(300)));
+        assert_eq!(retry(300), None);
+        past.replacement_failed([&one].into_iter(), at(900));
+        assert_eq!(retry(901), Some(at(1500)));
+        for _ in 0..9 {
+            past.replacement_failed([&one].into_iter(), at(2000));
+        }
+        assert_eq!(retry(2000), Some(at(5600)));
     }
 
     #[test]

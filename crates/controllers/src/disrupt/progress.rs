@@ -138,6 +138,8 @@ pub(super) async fn progress(context: &Context) {
                     consolidation_type: kind,
                 };
                 context.metrics.rollbacks.get_or_create(&decision).inc();
+                let uids = machines.iter().map(|one| &one.uid.0);
+                context.past.replacement_failed(uids, now);
                 undo(context, &id).await;
             }
         }
@@ -260,15 +262,16 @@ pub(super) async fn obstacle(
     }
 }
 
-/// Takes back a disruption: what was bought for it and is not in use yet goes, then taints come off, then the note that
-/// explains them.
+/// Takes back a disruption: what was bought for it and has not become a node goes, then taints come off, then the note
+/// that explains them. A node that has joined stays, as it does with Karpenter: it serves pods that wait, or is removed
+/// as any other node of its pool.
 pub(super) async fn undo(context: &Context, id: &Name) {
     let (machines, unneeded) = {
         let world = context.view.read();
         let bought = world.machines.iter().filter(|one| {
             one.annotations.get(annotations::REPLACES) == Some(id)
                 && one.deleting.is_none()
-                && !one.initialized()
+                && !one.registered()
         });
         let unneeded: Vec<Arc<MachineRecord>> = bought.cloned().collect();
         let machines = members(&world, id).map(|(_, machine)| machine.clone());

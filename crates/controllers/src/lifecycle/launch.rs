@@ -33,7 +33,11 @@ pub(super) fn step(machine: &MachineRecord, observed: &Observed) -> Step {
         );
     }
     if machine.offers.is_empty() {
-        return Step::Choose;
+        return if observed.catalog_read {
+            Step::Choose
+        } else {
+            no_provider(machine, observed)
+        };
     }
     let trouble = || observed.memory.trouble.clone().unwrap_or_default();
     let tried = machine.tried();
@@ -167,9 +171,21 @@ fn arrived(
     }
 }
 
+/// How long a machine object may be there before its node class: whoever creates both may begin with either.
+const CLASS_EXPECTED: Duration = Duration::from_secs(15);
+
+/// karpenter: pkg/controllers/nodeclaim/lifecycle/launch.go deletes what names a class that is not there.
 fn no_provider(machine: &MachineRecord, observed: &Observed) -> Step {
+    let mut wake = Wake::OnChange;
+    if observed.class_missing && never_bought(machine) {
+        let late = clock::after(machine.created, CLASS_EXPECTED);
+        if observed.now >= late {
+            return Step::Delete(Cause::NoClass(machine.class.to_string()));
+        }
+        wake = Wake::At(late);
+    }
     let message = format!(
-        "node class {} is not there or cannot be used",
+        "node class {} does not exist, has not been read yet or cannot be used",
         machine.class
     );
     let change = (
@@ -178,10 +194,14 @@ fn no_provider(machine: &MachineRecord, observed: &Observed) -> Step {
         "NodeClassNotReady",
         message,
     );
-    status_or_wait(
-        with_conditions(machine, observed.now, [change]),
-        Wake::OnChange,
-    )
+    status_or_wait(with_conditions(machine, observed.now, [change]), wake)
+}
+
+/// Whether nobody can ever have bought this machine: what to buy is written on the object first.
+pub(super) fn never_bought(machine: &MachineRecord) -> bool {
+    machine.offers.is_empty()
+        && machine.status.machine_id.is_none()
+        && machine.status.provider_id.is_none()
 }
 
 /// What its node will call it.

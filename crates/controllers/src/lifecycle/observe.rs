@@ -83,6 +83,10 @@ impl Worker<'_> {
             consolidate_after: pool.and_then(|pool| pool.pool.disruption.consolidate_after),
             last_pod_event: world.last_pod_event(node),
             timeouts: slot.map(|slot| machine.timeouts(&*slot.provider)),
+            catalog_read: slot.is_some_and(|slot| slot.catalog().is_some()),
+            class_missing: slot.is_none()
+                && self.context.classes.supports(&machine.class)
+                && world.classes.get(&machine.class).is_none(),
             finalizer: dialect.finalizer(),
             owner: dialect.owner(machine),
             cordons: dialect.cordons(),

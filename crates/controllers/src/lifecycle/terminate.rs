@@ -7,7 +7,7 @@ use joiner_core::taints::Taint;
 use joiner_providers::MachineId;
 
 use super::drain::{self, Drain};
-use super::launch::shorten;
+use super::launch::{never_bought, shorten};
 use super::{
     NodeChange, Observed, ProviderAnswer, Step, Wake, set, status_or_wait, with_conditions,
 };
@@ -46,7 +46,7 @@ pub(super) fn step(machine: &MachineRecord, observed: &Observed) -> Step {
         return look_again(observed);
     }
     match node {
-        Some(node) => forget(observed, node),
+        Some(node) => forget(machine, observed, node),
         None => Step::Release,
     }
 }
@@ -147,6 +147,9 @@ fn known_id(machine: &MachineRecord, observed: &Observed) -> Option<MachineId> {
 fn remove(machine: &MachineRecord, observed: &Observed) -> Step {
     let now = observed.now;
     if observed.timeouts.is_none() {
+        if never_bought(machine) {
+            return Step::Release;
+        }
         let message = format!(
             "node class {} is not there or cannot be used; the machine may still run and cost money",
             machine.class
@@ -255,7 +258,7 @@ fn look_again(observed: &Observed) -> Step {
 }
 
 /// The machine is gone: its node goes too.
-fn forget(observed: &Observed, node: &NodeRecord) -> Step {
+fn forget(machine: &MachineRecord, observed: &Observed, node: &NodeRecord) -> Step {
     let mut change = NodeChange::of(node);
     if !node.deleting {
         // A node that was never registered is found by its link: it is marked before it is deleted.
@@ -271,8 +274,10 @@ fn forget(observed: &Observed, node: &NodeRecord) -> Step {
     }
     change.ensure_finalizer(node, observed.finalizer, false);
     if change.is_empty() {
-        // Somebody else's finalizer holds it; ours is gone and so is the machine.
-        Step::Release
+        // The finalizer of another controller holds the node: the object says whose node it is until it is gone.
+        //
+        // karpenter: pkg/controllers/nodeclaim/lifecycle/controller.go, finalize
+        status_or_wait(terminating(machine, observed.now), Wake::OnChange)
     } else {
         Step::Node(Box::new(change))
     }

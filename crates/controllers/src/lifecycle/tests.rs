@@ -482,10 +482,50 @@ fn foreign_fields_of_a_node_survive() {
     assert!(node.taints.contains(&foreign));
     assert!(node.finalizers.contains(&"other/finalizer".into()));
     toy.delete();
-    toy.run_until(|toy| toy.machine.is_none());
+    toy.run_for(Duration::from_mins(5));
     let node = toy.node.as_ref().unwrap();
     assert!(node.tainted(DISRUPTED, Effect::NoSchedule));
     assert_eq!(node.finalizers, ["other/finalizer".into()]);
+}
+
+#[test]
+fn a_machine_object_stays_until_its_node_is_gone() {
+    let mut toy = Toy::new();
+    toy.run_until(|toy| toy.machine().initialized());
+    let node = toy.node.as_mut().unwrap();
+    node.finalizers.push("other/finalizer".into());
+    toy.delete();
+    toy.run_for(Duration::from_mins(5));
+    assert!(toy.cloud.is_empty());
+    let conditions = &toy.machine().status.conditions;
+    assert!(conditions.is_true(kinds::INSTANCE_TERMINATING));
+    toy.node = None;
+    toy.run_until(|toy| toy.machine.is_none());
+}
+
+#[test]
+fn a_machine_whose_class_does_not_exist_is_given_up_and_leaves_nothing() {
+    let mut toy = Toy::new();
+    toy.provider = false;
+    toy.change(|machine| machine.offers = std::sync::Arc::default());
+    toy.run_for(Duration::from_mins(5));
+    assert!(toy.given_up.is_none(), "the class may be read later");
+    toy.class_missing = true;
+    toy.run_until(|toy| toy.machine.is_none());
+    assert!(matches!(toy.given_up, Some(Cause::NoClass(_))));
+    assert_eq!(toy.bought, 0);
+}
+
+#[test]
+fn a_machine_that_may_have_been_bought_outlives_its_class() {
+    let mut toy = Toy::new();
+    toy.provider = false;
+    toy.class_missing = true;
+    toy.run_for(Duration::from_mins(5));
+    assert!(toy.given_up.is_none());
+    toy.delete();
+    toy.run_for(Duration::from_hours(1));
+    assert!(toy.machine.is_some());
 }
 
 #[test]

@@ -239,8 +239,9 @@ impl Classes {
         })
     }
 
-    /// Makes providers for classes that are new or have changed, and drops those that nobody needs any more.
-    pub async fn reconcile(&self, view: &View) {
+    /// Makes providers for classes that are new or have changed, and drops those that nobody needs any more. Returns
+    /// the classes whose providers are new: machines may be waiting for them.
+    pub async fn reconcile(&self, view: &View) -> Vec<ClassKey> {
         let (records, wanted) = {
             let world = view.read();
             let records: Vec<Arc<ClassRecord>> = world.classes.iter().cloned().collect();
@@ -253,7 +254,14 @@ impl Classes {
             let made = self.slot(&record.key).map(|slot| slot.made_from.clone());
             made.as_ref() != Some(&(record.uid.clone(), record.generation))
         });
-        futures::future::join_all(stale.map(|record| self.build(record))).await;
+        let stale: Vec<&Arc<ClassRecord>> = stale.collect();
+        futures::future::join_all(stale.iter().map(|record| self.build(record))).await;
+        let built = |record: &&&Arc<ClassRecord>| {
+            let made = self.slot(&record.key).map(|slot| slot.made_from.clone());
+            made == Some((record.uid.clone(), record.generation))
+        };
+        let built = stale.iter().filter(built);
+        let built = built.map(|record| record.key.clone()).collect();
         let keep = |key: &ClassKey| wanted.contains(key);
         let dropped: Vec<Arc<Slot>> = {
             let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
@@ -265,6 +273,7 @@ impl Classes {
             dropped
         };
         close_all(dropped).await;
+        built
     }
 
     /// Ends what providers hold open: at shutdown.

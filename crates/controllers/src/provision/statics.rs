@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use joiner_core::name::Name;
-use joiner_core::problem::Pool;
+use joiner_core::plan::Launch;
+use joiner_core::problem::{Pool, Problem};
 use tracing::{info, warn};
 
 use super::{Outcome, launch, offers};
@@ -31,29 +32,9 @@ pub(super) async fn fill(context: &Context) -> Outcome {
         }
         let wanted = pool.pool.replicas.unwrap_or(pool.min_nodes);
         let wanted = usize::try_from(wanted).unwrap_or(0);
-        let active: Vec<Arc<MachineRecord>> = {
-            let world = context.view.read();
-            let alive = |machine: &&Arc<MachineRecord>| {
-                // Those that are about to be replaced have their successors counted.
-                machine.pool.as_ref() == Some(pool.id())
-                    && machine.deleting.is_none()
-                    && machine.intent().is_none()
-            };
-            world.machines.iter().filter(alive).cloned().collect()
-        };
+        let active = active(context, &pool);
         if active.len() < wanted {
-            let missing = wanted - active.len();
-            let made = if pool.pool.replicas.is_some() {
-                grow(context, &pool, missing).await
-            } else {
-                // What is bought is made to measure or one of a few: each takes something off what the next can have.
-                let mut made = 0;
-                while made < missing && grow(context, &pool, 1).await == 1 {
-                    made += 1;
-                }
-                made
-            };
-            if made < missing {
+            if !grow(context, &pool, wanted).await {
                 outcome = Outcome::Unfinished;
             }
         } else if active.len() > wanted && pool.pool.replicas.is_some() {
@@ -63,9 +44,46 @@ pub(super) async fn fill(context: &Context) -> Outcome {
     outcome
 }
 
-async fn grow(context: &Context, pool: &PoolRecord, missing: usize) -> usize {
-    let now = context.now();
+/// The machines of a pool that count. Those that are being replaced have their successors counted.
+fn active(context: &Context, pool: &PoolRecord) -> Vec<Arc<MachineRecord>> {
+    let world = context.view.read();
+    let alive = |machine: &&Arc<MachineRecord>| {
+        machine.pool.as_ref() == Some(pool.id())
+            && machine.deleting.is_none()
+            && machine.intent().is_none()
+    };
+    world.machines.iter().filter(alive).cloned().collect()
+}
+
+/// Brings a pool to its size; says whether that was possible.
+async fn grow(context: &Context, pool: &PoolRecord, wanted: usize) -> bool {
     let _buying = context.purchasing.lock().await;
+    // Replacements may have been bought while this waited for its turn.
+    let missing = wanted.saturating_sub(active(context, pool).len());
+    // What only a minimum asks for is made to measure or one of a few: each takes something off what the next can have.
+    let at_once = match pool.pool.replicas {
+        Some(_) => missing,
+        None => 1,
+    };
+    let mut made = 0;
+    while made < missing {
+        let Some((problem, one)) = one_more(context, pool).await else {
+            return false;
+        };
+        let launches = vec![one; at_once.min(missing - made)];
+        let bought = launch(context, &problem, &launches, "provisioned", None).await;
+        if bought.len() < launches.len() {
+            return false;
+        }
+        made += bought.len();
+    }
+    true
+}
+
+/// What another machine of a pool of fixed or least size would be, and the problem that says so. The caller holds the
+/// purchasing lock.
+pub(crate) async fn one_more(context: &Context, pool: &PoolRecord) -> Option<(Problem, Launch)> {
+    let now = context.now();
     let (terms, closed, daemons) = {
         let world = context.view.read();
         let terms = crate::market::terms::terms(context, &world, now);
@@ -76,16 +94,14 @@ async fn grow(context: &Context, pool: &PoolRecord, missing: usize) -> usize {
     };
     if let Some(reason) = closed {
         warn!(pool = %pool.id(), %reason, "a pool has fewer nodes than it must keep and cannot launch");
-        return 0;
+        return None;
     }
     let name = terms
         .pool_catalogs
         .get(pool.id())
         .cloned()
         .unwrap_or_else(|| pool.class.catalog());
-    let Some(catalog) = terms.catalogs.get(&name) else {
-        return 0;
-    };
+    let catalog = terms.catalogs.get(&name)?;
     let buyer = Pool {
         catalog: name,
         replicas: None,
@@ -98,17 +114,9 @@ async fn grow(context: &Context, pool: &PoolRecord, missing: usize) -> usize {
     if pool.pool.replicas.is_none() {
         problem.daemon_sets = daemons;
     }
-    let decided = context.provide(problem).await;
-    let Some((problem, plan)) = decided else {
-        return 0;
-    };
-    let Some(one) = plan.launches.first() else {
-        return 0;
-    };
-    let launches = vec![one.clone(); missing];
-    launch(context, &problem, &launches, "provisioned", None)
-        .await
-        .len()
+    let (problem, plan) = context.provide(problem).await?;
+    let one = plan.launches.first()?.clone();
+    Some((problem, one))
 }
 
 /// Those go first that are not nodes yet, then empty ones, then those with the fewest pods.

@@ -236,6 +236,23 @@ pub struct BufferRecord {
     pub percentage: Option<u32>,
     /// For no more than this.
     pub limits: Resources,
+    /// How the room is to be kept.
+    pub strategy: Option<Name>,
+    /// What its status says so far.
+    pub status: BufferStatus,
     /// Its conditions so far.
     pub conditions: Conditions,
+}
+
+/// What the status of a buffer says beside its conditions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BufferStatus {
+    /// For how many pods it stands.
+    pub replicas: Option<u32>,
+    /// The pod template that was read.
+    pub template: Option<Name>,
+    /// Its generation.
+    pub template_generation: Option<i64>,
+    /// How the room is kept.
+    pub strategy: Option<Name>,
 }

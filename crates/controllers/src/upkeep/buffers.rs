@@ -15,15 +15,17 @@ use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::core::v1::{PodTemplate, PodTemplateSpec};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
+use tokio::sync::Notify;
 use tracing::warn;
 
 use crate::context::{Context, Mode};
-use crate::record::{BufferRecord, Condition, Conditions, Key, ScalableRef, Truth};
+use crate::record::{BufferRecord, BufferStatus, Condition, Conditions, Key, ScalableRef, Truth};
 use crate::view::World;
 use crate::view::pods::{Limits, lower_template};
 
-/// How often what a buffer refers to is looked up.
-const PERIOD: Duration = Duration::from_secs(30);
+/// How often what buffers refer to is looked up: templates and workloads are not watched, and one read for each buffer
+/// costs little.
+const PERIOD: Duration = Duration::from_secs(5);
 /// Buffers are the first to make room.
 const PRIORITY: i32 = i32::MIN;
 
@@ -73,7 +75,7 @@ pub(crate) async fn judge(context: &Context, problem: &Problem, plan: &Plan) {
             context.now(),
         ));
         if conditions != buffer.conditions {
-            write(context, &buffer, count.unwrap_or(0), &conditions).await;
+            write(context, &buffer, None, &conditions).await;
         }
     }
 }
@@ -88,8 +90,8 @@ fn missing(problem: &Problem, plan: &Plan, name: &Name) -> bool {
     })
 }
 
-/// Looks up what buffers refer to, for ever.
-pub async fn run(context: Arc<Context>) {
+/// Looks up what buffers refer to, for ever: when a buffer has changed, and every few seconds while there are any.
+pub async fn run(context: Arc<Context>, changed: Arc<Notify>) {
     loop {
         if context.may_act() {
             let buffers: Vec<Arc<BufferRecord>> =
@@ -98,15 +100,26 @@ pub async fn run(context: Arc<Context>) {
                 resolve(&context, &buffer).await;
             }
         }
-        tokio::time::sleep(PERIOD).await;
+        tokio::select! {
+            biased;
+            () = changed.notified() => {}
+            () = tokio::time::sleep(PERIOD) => {}
+        }
     }
 }
 
 async fn resolve(context: &Context, buffer: &BufferRecord) {
     let found = look_up(context, buffer).await;
     let now = context.now();
+    let mut told = BufferStatus {
+        strategy: buffer.strategy.clone(),
+        ..BufferStatus::default()
+    };
     let (pod, replicas, status, reason, message) = match found {
-        Ok((template, running)) => {
+        Ok(found) => {
+            told.template_generation = found.generation;
+            told.template = found.generation.and(buffer.template.clone());
+            let (template, running) = (found.template, found.running);
             let pod = lower_template(&template, buffer.key.namespace.clone(), Limits::Ignored);
             let pod = pod.map(|mut spec| {
                 spec.priority = PRIORITY;
@@ -129,17 +142,24 @@ async fn resolve(context: &Context, buffer: &BufferRecord) {
     context
         .view
         .note_room(&buffer.key, pod.map(|pod| (pod, replicas)));
-    if conditions == buffer.conditions || context.settings.mode == Mode::ObserveOnly {
+    told.replicas = Some(replicas);
+    let same = conditions == buffer.conditions && told == buffer.status;
+    if same || context.settings.mode == Mode::ObserveOnly {
         return;
     }
-    write(context, buffer, replicas, &conditions).await;
+    write(context, buffer, Some(&told), &conditions).await;
 }
 
-async fn write(context: &Context, buffer: &BufferRecord, replicas: u32, conditions: &Conditions) {
+async fn write(
+    context: &Context,
+    buffer: &BufferRecord,
+    status: Option<&BufferStatus>,
+    conditions: &Conditions,
+) {
     let Some(dialect) = context.dialect(&buffer.key) else {
         return;
     };
-    if let Err(error) = dialect.write_buffer(buffer, replicas, conditions).await {
+    if let Err(error) = dialect.write_buffer(buffer, status, conditions).await {
         warn!(buffer = %buffer.key, %error, "the status of a buffer was not written");
     }
 }
@@ -189,11 +209,18 @@ fn size(buffer: &BufferRecord, pod: &PodSpec, running: u32) -> u32 {
 
 type Missing = (&'static str, String);
 
-/// One of the buffer's pods, and how many of its kind run.
-async fn look_up(
-    context: &Context,
-    buffer: &BufferRecord,
-) -> Result<(PodTemplateSpec, u32), Missing> {
+/// What a buffer refers to.
+struct Found {
+    /// One of the buffer's pods.
+    template: PodTemplateSpec,
+    /// How many of its kind run.
+    running: u32,
+    /// Generation of the pod template object, if it is one.
+    generation: Option<i64>,
+}
+
+/// Looks up what a buffer refers to.
+async fn look_up(context: &Context, buffer: &BufferRecord) -> Result<Found, Missing> {
     let client = || context.clients.reads.clone();
     let namespace = &*buffer.key.namespace;
     if let Some(name) = &buffer.template {
@@ -206,7 +233,11 @@ async fn look_up(
         let template = found
             .template
             .ok_or_else(|| missing(format!("pod template {name} is empty")))?;
-        return Ok((template, 0));
+        return Ok(Found {
+            template,
+            running: 0,
+            generation: Some(found.metadata.generation.unwrap_or(0)),
+        });
     }
     let Some(scalable) = &buffer.scalable else {
         return Err((
@@ -240,7 +271,12 @@ async fn look_up(
             return Err(("ResolutionFailed", message));
         }
     };
-    Ok(found)
+    let (template, running) = found;
+    Ok(Found {
+        template,
+        running,
+        generation: None,
+    })
 }
 
 /// The pods of one workload: what one looks like, and how many there are.

@@ -119,6 +119,8 @@ pub struct PodRecord {
     pub nominated: bool,
     /// Who made it.
     pub owner: Owner,
+    /// Namespace and name of the daemon set that made it, if one did.
+    pub daemon_set: Option<Name>,
     /// Whether it forbids to be moved.
     pub do_not_disrupt: DoNotDisrupt,
     /// Runs but does not answer its readiness probe.

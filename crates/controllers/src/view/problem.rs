@@ -9,8 +9,8 @@ use joiner_core::labels;
 use joiner_core::money::Money;
 use joiner_core::name::{Labels, Name};
 use joiner_core::problem::{
-    Budget, BudgetAmount, Catalog, DisruptionReason, Node, NodePhase, Pod, PodSpec, Pool, Problem,
-    Settings,
+    Budget, BudgetAmount, Catalog, DaemonSet, DisruptionReason, Node, NodePhase, Pod, PodSpec,
+    Pool, Problem, Settings,
 };
 use joiner_core::taints::{Effect, Taint};
 
@@ -83,11 +83,7 @@ impl World {
             keep_up(&mut pool, record.min_nodes, &problem.nodes);
             problem.pools.push(pool);
         }
-        problem.daemon_sets = self
-            .daemon_sets
-            .iter()
-            .filter_map(|set| set.value.clone())
-            .collect();
+        problem.daemon_sets = self.live_daemon_sets();
         problem.pod_disruption_budgets = self.budgets.iter().map(|one| one.value.clone()).collect();
         problem.namespaces = self
             .namespaces
@@ -95,6 +91,32 @@ impl World {
             .map(|one| (one.key.name.clone(), one.value.clone()))
             .collect();
         snapshot
+    }
+
+    /// Daemon sets as their pods really are: limit ranges, webhooks and vertical autoscalers make them larger than
+    /// the template says. The newest pod of each set tells.
+    ///
+    /// karpenter: pkg/controllers/state/cluster.go, UpdateDaemonSet
+    fn live_daemon_sets(&self) -> Vec<DaemonSet> {
+        let mut newest: BTreeMap<&Name, &PodRecord> = BTreeMap::new();
+        let live = |pod: &&Arc<PodRecord>| !pod.terminal && pod.deleting.is_none();
+        for pod in self.pods.iter().filter(live) {
+            let Some(set) = &pod.daemon_set else { continue };
+            let known = newest.entry(set).or_insert(pod);
+            if (pod.created, &pod.key.name) > (known.created, &known.key.name) {
+                *known = pod;
+            }
+        }
+        let sets = self.daemon_sets.iter().filter_map(|set| set.value.clone());
+        sets.map(|mut set| {
+            if let Some(pod) = newest.get(&set.name)
+                && set.spec.requests != pod.spec.requests
+            {
+                Arc::make_mut(&mut set.spec).requests = pod.spec.requests.clone();
+            }
+            set
+        })
+        .collect()
     }
 
     /// Adds the pods that wait. Returns those that need not, by the machine that was bought for them.
@@ -517,5 +539,53 @@ fn lower(record: &PodRecord, now: Timestamp) -> Pod {
         unready: record.unready,
         stays_behind: !record.reschedulable(),
         ending: record.deleting.is_some(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::Observation;
+    use crate::view::pods::daemon_set;
+    use crate::view::samples::{at, bound, seen};
+    use crate::view::volumes::named;
+    use joiner_core::resources::CPU;
+    use k8s_openapi::api::core::v1::Pod;
+    use serde_json::json;
+
+    /// A pod of the daemon set, as large as whoever admitted it made it.
+    fn daemon(name: &str, second: i64, cpu: &str) -> Pod {
+        let mut pod = bound(name, &json!([]));
+        pod.metadata.creation_timestamp =
+            serde_json::from_value(json!(at(second).to_string())).unwrap();
+        pod.metadata.owner_references = serde_json::from_value(json!([
+            {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": "agent"}
+        ]))
+        .unwrap();
+        pod.spec = serde_json::from_value(json!({"nodeName": "node", "containers": [
+            {"name": "main", "resources": {"requests": {"cpu": cpu}}}
+        ]}))
+        .unwrap();
+        pod
+    }
+
+    #[test]
+    fn a_daemon_set_is_as_large_as_its_newest_pod() {
+        let mut world = World::default();
+        let set: k8s_openapi::api::apps::v1::DaemonSet = serde_json::from_value(json!({
+            "metadata": {"namespace": "default", "name": "agent", "uid": "agent"},
+            "spec": {"selector": {}, "template": {"spec": {"containers": [
+                {"name": "main", "resources": {"requests": {"cpu": "100m"}}}
+            ]}}},
+        }))
+        .unwrap();
+        let known = named(&set, daemon_set(&set));
+        let event = crate::dialect::Event::Changed(known);
+        world.observe("daemonsets", Observation::DaemonSet(event), at(0));
+        let cores = |world: &World| world.live_daemon_sets()[0].spec.requests.get(CPU);
+        assert_eq!(cores(&world), 100);
+        world.observe("pods", seen(daemon("old", 1, "1")), at(1));
+        world.observe("pods", seen(daemon("new", 2, "2")), at(2));
+        assert_eq!(cores(&world), 2000);
     }
 }

@@ -307,8 +307,11 @@ impl World {
                 self.mark(source, &event);
                 let changes = take(&mut self.buffers, &mut self.unreadable, event, source, now);
                 let buffers = &self.buffers;
+                let before = self.rooms.len();
                 self.rooms.retain(|key, _| buffers.get(key).is_some());
-                changes.iter().map(|_| Touched::Terms).collect()
+                let fewer = (self.rooms.len() < before).then_some(Touched::Terms);
+                let touched = changes.iter().map(|_| Touched::Buffers);
+                touched.chain(fewer).collect()
             }
         });
         touched

@@ -61,7 +61,8 @@ impl Go {
         }
         let status = Command::new(&self.path)
             .current_dir(&folder)
-            .args(["build", "-ldflags", &link, "-o"])
+            .args(program.go_command())
+            .args(["-ldflags", &link, "-o"])
             .arg(output)
             .args(FLAGS)
             .arg(program.package())

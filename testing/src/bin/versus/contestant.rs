@@ -2,12 +2,12 @@
 
 use std::fmt;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
+use joiner_testing::furnish::{fast_stages, furnish, karpenter_sources, start_kwok};
 use joiner_testing::{Client, ControlPlane, Process, Program};
-use serde_json::{Value, json};
+use serde_json::json;
 use tempfile::TempDir;
 
 use crate::workload;
@@ -110,7 +110,7 @@ async fn enter_joiner(plane: ControlPlane, program: &Path, catalogue: &Path) -> 
     let programs = tokio::task::spawn_blocking(ensure).await??;
     let kubeconfig = plane.kubeconfig().display().to_string();
     let kubelets = TempDir::new()?;
-    let kwok = start_kwok(&programs, kubelets.path(), &kubeconfig)?;
+    let kwok = start_kwok(&programs, kubelets.path(), &kubeconfig, &fast_stages()?)?;
     let arguments = [
         "run".to_owned(),
         format!("--kubeconfig={kubeconfig}"),
@@ -124,20 +124,6 @@ async fn enter_joiner(plane: ControlPlane, program: &Path, catalogue: &Path) -> 
         _directories: vec![directory, kubelets],
         plane,
     })
-}
-
-/// Kubelets for whatever nodes there are: the same for both.
-fn start_kwok(programs: &Path, at: &Path, kubeconfig: &str) -> Result<Process> {
-    let mut arguments = vec![
-        format!("--kubeconfig={kubeconfig}"),
-        "--manage-all-nodes=true".to_owned(),
-        "--node-lease-duration-seconds=40".to_owned(),
-    ];
-    let stages = stages()?;
-    let stages = stages.iter();
-    arguments.extend(stages.map(|file| format!("--config={}", file.display())));
-    let kwok = programs.join(Program::Kwok.file_name());
-    Process::start("kwok", at, &kwok, &arguments)
 }
 
 async fn enter_karpenter(plane: ControlPlane, catalogue: &Path) -> Result<Contestant> {
@@ -161,7 +147,7 @@ async fn enter_karpenter(plane: ControlPlane, catalogue: &Path) -> Result<Contes
     furnish(&plane, directory.path(), &crds, &[class, pool]).await?;
     let kubeconfig = plane.kubeconfig().display().to_string();
     let kubelets = TempDir::new()?;
-    let kwok = start_kwok(&programs, kubelets.path(), &kubeconfig)?;
+    let kwok = start_kwok(&programs, kubelets.path(), &kubeconfig, &fast_stages()?)?;
     let karpenter = programs.join(Program::KarpenterKwok.file_name());
     let arguments = [
         format!("KUBECONFIG={kubeconfig}"),
@@ -179,77 +165,4 @@ async fn enter_karpenter(plane: ControlPlane, catalogue: &Path) -> Result<Contes
         _directories: vec![directory, kubelets],
         plane,
     })
-}
-
-/// Definitions first, then what they define.
-async fn furnish(plane: &ControlPlane, at: &Path, crds: &str, objects: &[Value]) -> Result<()> {
-    let file = at.join("crds.yaml");
-    fs::write(&file, crds)?;
-    let apply = ["apply", "--server-side", "--filename"];
-    let apply = |file: &Path| {
-        apply
-            .map(str::to_owned)
-            .into_iter()
-            .chain([file.display().to_string()])
-    };
-    plane.kubectl(apply(&file)).await?;
-    let wait = [
-        "wait",
-        "--for=condition=Established",
-        "crd",
-        "--all",
-        "--timeout=60s",
-    ];
-    plane.kubectl(wait).await?;
-    for (index, object) in objects.iter().enumerate() {
-        let file = at.join(format!("object-{index}.json"));
-        fs::write(&file, object.to_string())?;
-        plane.kubectl(apply(&file)).await?;
-    }
-    Ok(())
-}
-
-/// Where Go keeps the sources of Karpenter, at the version that is pinned.
-pub(crate) fn karpenter_sources() -> Result<PathBuf> {
-    sources("karpenter", "sigs.k8s.io/karpenter")
-}
-
-/// What simulated kubelets do: everything at once, as fast as it goes.
-fn stages() -> Result<Vec<PathBuf>> {
-    let folder = sources("kwok", "sigs.k8s.io/kwok")?.join("kustomize/stage");
-    let mut files = Vec::new();
-    for kind in ["node/fast", "node/heartbeat-with-lease", "pod/fast"] {
-        for entry in fs::read_dir(folder.join(kind))? {
-            let file = entry?.path();
-            let yaml = file.extension().is_some_and(|kind| kind == "yaml");
-            if yaml && !file.ends_with("kustomization.yaml") {
-                files.push(file);
-            }
-        }
-    }
-    files.sort();
-    Ok(files)
-}
-
-/// Where Go keeps the sources of a program of the control plane.
-fn sources(program: &str, module: &str) -> Result<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("controlplane")
-        .join(program);
-    let output = Command::new("go")
-        .current_dir(folder)
-        .args(["mod", "download", "-json", module])
-        .env("GOWORK", "off")
-        .output()
-        .context("running go")?;
-    ensure!(
-        output.status.success(),
-        "go mod download: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    let told: Value = serde_json::from_slice(&output.stdout)?;
-    let directory = told["Dir"]
-        .as_str()
-        .context("go mod download tells no Dir")?;
-    Ok(directory.into())
 }

@@ -49,7 +49,8 @@ async fn main() -> Result<()> {
     let joiner = std::path::absolute(&args.joiner)?;
     let file = match &args.catalogue {
         Some(file) => std::path::absolute(file)?,
-        None => contestant::karpenter_sources()?.join("kwok/cloudprovider/instance_types.json"),
+        None => joiner_testing::furnish::karpenter_sources()?
+            .join("kwok/cloudprovider/instance_types.json"),
     };
     let catalogue = Catalogue::read(&file)?;
     let workload = Workload::new(args.pods, args.then);

@@ -5,7 +5,7 @@ use joiner_api::validate::Validate as _;
 use joiner_core::resources::Resources;
 
 use crate::dialects::convert::{key, lower_conditions, lower_resources, text};
-use crate::record::{BufferRecord, OverlayRecord, PriceRule, ScalableRef};
+use crate::record::{BufferRecord, BufferStatus, OverlayRecord, PriceRule, ScalableRef};
 use crate::view::version;
 
 /// An overlay as the engine keeps it.
@@ -70,6 +70,16 @@ pub(super) fn lower_buffer(buffer: &CapacityBuffer) -> Result<BufferRecord, Stri
         percentage: count(spec.percentage),
         limits: lower_resources(spec.limits.as_ref())
             .map_err(|error| format!("spec.limits.{error}"))?,
+        strategy: spec.provisioning_strategy.as_deref().map(Into::into),
+        status: BufferStatus {
+            replicas: count(status.replicas),
+            template: status
+                .pod_template_ref
+                .as_ref()
+                .map(|one| one.name.as_str().into()),
+            template_generation: status.pod_template_generation,
+            strategy: status.provisioning_strategy.as_deref().map(Into::into),
+        },
         conditions: lower_conditions(&status.conditions),
     })
 }

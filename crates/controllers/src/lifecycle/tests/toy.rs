@@ -61,6 +61,7 @@ pub(super) struct Toy {
     pub(super) loses_answers: bool,
     pub(super) hides: bool,
     pub(super) provider: bool,
+    pub(super) class_missing: bool,
     pub(super) consolidate_after: Option<jiff::SignedDuration>,
     pub(super) last_pod_event: Option<Timestamp>,
     /// Writes to the object and its node.
@@ -121,6 +122,7 @@ pub(super) fn pod(name: &str) -> PodRecord {
         preempting: false,
         nominated: false,
         owner: Owner::Other,
+        daemon_set: None,
         do_not_disrupt: DoNotDisrupt::No,
         unready: false,
         ready: None,
@@ -192,6 +194,7 @@ impl Toy {
             loses_answers: false,
             hides: false,
             provider: true,
+            class_missing: false,
             consolidate_after: None,
             last_pod_event: None,
             writes: Vec::new(),
@@ -246,6 +249,8 @@ impl Toy {
         Observed {
             now: self.now,
             timeouts: self.provider.then(Timeouts::default),
+            catalog_read: self.provider,
+            class_missing: !self.provider && self.class_missing,
             finalizer: FINALIZER,
             owner: self.owns_nodes.then(|| OwnerReference {
                 uid: machine.uid.0.to_string(),

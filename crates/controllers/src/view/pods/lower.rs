@@ -54,6 +54,7 @@ pub fn lower_pod(pod: core::Pod, specs: &mut Specs) -> PodRecord {
     let requests = pod_requests(&spec, Some(&status));
     let claims = claims(&spec, &name);
     let lowered = lower_spec(&spec, namespace.clone(), labels(metadata.labels), requests);
+    let key = PodKey { namespace, name };
     let disrupted = Taint::no_schedule(DISRUPTED);
     let class = spec.priority_class_name.as_deref().unwrap_or_default();
     let nominated = status
@@ -69,7 +70,7 @@ pub fn lower_pod(pod: core::Pod, specs: &mut Specs) -> PodRecord {
     PodRecord {
         tolerates_disruption: untolerated([&disrupted], &lowered.tolerations).is_none(),
         spec: specs.share(lowered),
-        key: PodKey { namespace, name },
+        key: key.clone(),
         uid: metadata.uid.unwrap_or_default().into(),
         version: version(metadata.resource_version.as_deref()),
         created: metadata
@@ -92,6 +93,10 @@ pub fn lower_pod(pod: core::Pod, specs: &mut Specs) -> PodRecord {
         tried: unschedulable.and_then(|one| tried(one.message.as_deref()?)),
         preempting: nominated && !by_us,
         nominated: nominated && by_us,
+        daemon_set: made_by_daemon_set(
+            metadata.owner_references.as_deref().unwrap_or_default(),
+            &key.namespace,
+        ),
         owner: owner(metadata.owner_references.as_deref().unwrap_or_default()),
         do_not_disrupt: do_not_disrupt(
             given.get(annotations::DO_NOT_DISRUPT).map(String::as_str),
@@ -278,6 +283,13 @@ fn lower_spec(
         volumes: Vec::new(),
         priority: spec.priority.unwrap_or(0),
     }
+}
+
+/// The daemon set that made a pod, called as [`daemon_set`] calls it.
+fn made_by_daemon_set(owners: &[meta::OwnerReference], namespace: &Name) -> Option<Name> {
+    let mut owners = owners.iter();
+    let set = owners.find(|one| one.api_version == "apps/v1" && one.kind == "DaemonSet")?;
+    Some(format!("{namespace}/{}", set.name).into())
 }
 
 fn owner(owners: &[meta::OwnerReference]) -> Owner {

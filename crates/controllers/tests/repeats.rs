@@ -1,0 +1,172 @@
+//! Buying the same again and again is recognised whatever its cause, slowed down and explained: on the embedded
+//! cluster, an hour of virtual time for each cause.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+mod world;
+
+use std::collections::BTreeSet;
+
+use joiner_embedded::api::DeleteOptions;
+use serde_json::{Value, json};
+use world::{World, pass};
+
+/// How many machines an hour of the same mistake may buy.
+const MOST: usize = 12;
+
+/// Every second of an hour something outside plays its part; returns how many machines were bought.
+async fn an_hour(world: &World, mut part: impl FnMut(&World)) -> usize {
+    let mut bought: BTreeSet<String> = BTreeSet::new();
+    for _ in 0..3600 {
+        part(world);
+        pass(1).await;
+        let claims = world.claims();
+        let names = claims.iter().map(|one| one["metadata"]["uid"].to_string());
+        bought.extend(names);
+    }
+    bought.len()
+}
+
+/// Gone without a grace period.
+fn now() -> DeleteOptions {
+    DeleteOptions {
+        grace_period_seconds: Some(0),
+        ..DeleteOptions::default()
+    }
+}
+
+/// What events with this reason say about objects of this kind.
+fn said(world: &World, kind: &str, words: &str) -> Vec<String> {
+    let events = world.api().list("events");
+    let about = events
+        .iter()
+        .filter(|one| one["involvedObject"]["kind"] == kind);
+    about
+        .filter_map(|one| one["message"].as_str().map(str::to_owned))
+        .filter(|message| message.contains(words))
+        .collect()
+}
+
+fn explained(world: &World) {
+    let words = "machines were bought within an hour";
+    assert!(!said(world, "Pod", words).is_empty(), "the pods are told");
+    assert!(
+        !said(world, "NodePool", words).is_empty(),
+        "the pool is told"
+    );
+}
+
+fn impatient(pool: &mut Value) {
+    pool["spec"]["disruption"]["consolidateAfter"] = json!("0s");
+}
+
+/// Nodes on which a pod of the app runs, with the names of these pods.
+fn hosts(world: &World) -> Vec<(Value, Vec<String>)> {
+    let pods = world.api().list("pods");
+    let on = |node: &Value| -> Vec<String> {
+        pods.iter()
+            .filter(|pod| {
+                pod["spec"]["nodeName"] == node["metadata"]["name"]
+                    && pod["metadata"]["labels"]["app"] == "web"
+                    && pod["status"]["phase"] == "Running"
+            })
+            .map(|pod| pod["metadata"]["name"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let nodes = world.api().list("nodes").into_iter();
+    nodes
+        .map(|node| ((*node).clone(), on(&node)))
+        .filter(|(_, pods)| !pods.is_empty())
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_always_tainted_again_is_not_bought_for_ever() {
+    let world = World::start().await;
+    world.pool("default", impatient);
+    world.deployment("web", 1, "500m", |_| ());
+    let bought = an_hour(&world, |world| {
+        for (mut node, _) in hosts(world) {
+            let taints = node["spec"]["taints"].as_array().cloned();
+            let mut taints = taints.unwrap_or_default();
+            taints.push(json!({"key": "someone/else", "value": "x", "effect": "NoExecute"}));
+            node["spec"]["taints"] = json!(taints);
+            // The node may have changed meanwhile: then it is tainted a second later.
+            let _ = world.api().update("nodes", node);
+        }
+    })
+    .await;
+    assert!((3..=MOST).contains(&bought), "{bought} machines");
+    explained(&world);
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_the_scheduler_never_binds_is_not_bought_for_for_ever() {
+    let world = World::start().await;
+    world.pool("default", impatient);
+    // Nobody here is the scheduler of these pods: as if a plugin held them back for a reason of its own. A controller
+    // makes them anew every other minute, so that they are never the same pods.
+    world.deployment("web", 1, "500m", |deployment| {
+        deployment["spec"]["template"]["spec"]["schedulerName"] = json!("elsewhere");
+    });
+    let mut second = 0;
+    let bought = an_hour(&world, |world| {
+        second += 1;
+        let api = world.api();
+        let nodes = api.list("nodes").len();
+        let said =
+            format!("0/{nodes} nodes are available: {nodes} node(s) were held back by a plugin.");
+        for pod in api.list("pods") {
+            if second % 120 == 0 {
+                let name = pod["metadata"]["name"].as_str().unwrap();
+                let _ = api.delete("pods", "default", name, now());
+                continue;
+            }
+            if pod["status"]["conditions"][0]["message"] == *said {
+                continue;
+            }
+            let mut pod = (*pod).clone();
+            pod["status"]["conditions"] = json!([{"type": "PodScheduled", "status": "False",
+                "reason": "Unschedulable", "message": said}]);
+            let _ = api.update_status("pods", pod);
+        }
+    })
+    .await;
+    assert!((3..=MOST).contains(&bought), "{bought} machines");
+    explained(&world);
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_is_preempted_on_every_new_node_is_not_bought_for_for_ever() {
+    let world = World::start().await;
+    world.pool("default", impatient);
+    world.deployment("web", 1, "500m", |_| ());
+    // A limit range makes pods of a high priority as large as a whole node, which no template says: the scheduler makes
+    // room for one of them on every node.
+    let bought = an_hour(&world, |world| {
+        let api = world.api();
+        for (node, pods) in hosts(world) {
+            for pod in pods {
+                let _ = api.delete("pods", "default", &pod, now());
+            }
+            let name = node["metadata"]["name"].as_str().unwrap();
+            let cores = node["status"]["allocatable"]["cpu"].as_str().unwrap();
+            let milli = match cores.strip_suffix('m') {
+                Some(milli) => milli.parse::<i64>().unwrap(),
+                None => cores.parse::<i64>().unwrap() * 1000,
+            };
+            let pod = json!({"apiVersion": "v1", "kind": "Pod",
+                "metadata": {"name": format!("large-{name}"), "namespace": "default"},
+                "spec": {"nodeName": name, "priority": 1000, "containers": [{
+                    "name": "main", "image": "none",
+                    "resources": {"requests": {"cpu": format!("{}m", milli - 200)}}}]}});
+            api.create("pods", "default", pod).unwrap();
+        }
+    })
+    .await;
+    assert!((3..=MOST).contains(&bought), "{bought} machines");
+    explained(&world);
+    world.stop().await;
+}

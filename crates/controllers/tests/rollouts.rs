@@ -1,0 +1,201 @@
+//! Nodes that are replaced because their pool changed, and machines that others asked for: on the embedded cluster.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+mod world;
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use world::{World, is_true, pass};
+
+const POOLS: &str = "nodepools.karpenter.sh";
+const CLAIMS: &str = "nodeclaims.karpenter.sh";
+const BUFFERS: &str = "capacitybuffers.autoscaling.x-k8s.io";
+
+/// One pod on each node.
+fn apart(deployment: &mut Value) {
+    let app = deployment["metadata"]["name"].clone();
+    deployment["spec"]["template"]["spec"]["affinity"] = json!({"podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [{
+            "topologyKey": "kubernetes.io/hostname",
+            "labelSelector": {"matchLabels": {"app": app}}
+        }]
+    }});
+}
+
+/// Changes the template of a pool, so that all its nodes drift.
+fn drift(world: &World, pool: &str) {
+    let api = world.api();
+    let mut object = (*api.get(POOLS, "", pool).unwrap()).clone();
+    object["spec"]["template"]["metadata"]["annotations"]["changed"] = json!("yes");
+    api.update(POOLS, object).unwrap();
+}
+
+fn changed(claim: &Value) -> bool {
+    claim["metadata"]["annotations"]["changed"] == "yes"
+}
+
+#[tokio::test(start_paused = true)]
+async fn look_alike_nodes_follow_the_first_that_was_replaced() {
+    let world = World::start().await;
+    world.pool("default", |_| ());
+    world.deployment("web", 6, "500m", apart);
+    world
+        .until("all pods run", |world| world.running("web") == 6)
+        .await;
+    drift(&world, "default");
+    world
+        .within(
+            Duration::from_mins(6),
+            "all nodes are of the new template",
+            &mut |world: &World| {
+                let claims = world.claims();
+                claims.len() == 6 && claims.iter().all(|one| changed(one))
+            },
+        )
+        .await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_static_pool_that_changed_never_falls_below_its_size_nor_exceeds_its_limit() {
+    let world = World::start().await;
+    world.pool("fixed", |pool| {
+        pool["spec"]["replicas"] = json!(4);
+        pool["spec"]["limits"] = json!({"nodes": "5"});
+    });
+    let ready = |world: &World| {
+        let claims = world.claims();
+        let ready = claims.iter().filter(|one| {
+            is_true(one, "Initialized") && one["metadata"]["deletionTimestamp"].is_null()
+        });
+        ready.count()
+    };
+    world.until("four nodes", |world| ready(world) == 4).await;
+    drift(&world, "fixed");
+    world
+        .until("all are of the new template", |world| {
+            let claims = world.claims();
+            assert!(ready(world) >= 4, "{claims:#?}");
+            assert!(claims.len() <= 5, "{claims:#?}");
+            claims.len() == 4 && claims.iter().all(|one| changed(one))
+        })
+        .await;
+    world.stop().await;
+}
+
+fn claim(name: &str, class: &str) -> Value {
+    json!({"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+    "metadata": {"name": name},
+    "spec": {
+        "nodeClassRef": {"group": "joiner.dev", "kind": "SimNodeClass", "name": class},
+        "requirements": [{"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]}]
+    }})
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_object_that_is_seen_before_its_class_becomes_a_node() {
+    let world = World::start().await;
+    let api = world.api();
+    pass(5).await;
+    api.create(CLAIMS, "", claim("mine", "late")).unwrap();
+    pass(3).await;
+    api.create(
+        "simnodeclasses.joiner.dev",
+        "",
+        json!({"apiVersion": "joiner.dev/v1alpha1", "kind": "SimNodeClass",
+            "metadata": {"name": "late"}, "spec": {}}),
+    )
+    .unwrap();
+    world
+        .within(Duration::from_mins(2), "a node", &mut |world: &World| {
+            let claim = world.api().get(CLAIMS, "", "mine");
+            claim.is_ok_and(|claim| is_true(&claim, "Initialized"))
+        })
+        .await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_object_without_a_class_is_deleted() {
+    let world = World::start().await;
+    world
+        .api()
+        .create(CLAIMS, "", claim("lost", "nowhere"))
+        .unwrap();
+    world
+        .within(
+            Duration::from_mins(1),
+            "it is gone",
+            &mut |world: &World| world.api().get(CLAIMS, "", "lost").is_err(),
+        )
+        .await;
+    world.stop().await;
+}
+
+fn template(cpu: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "PodTemplate",
+        "metadata": {"name": "room", "namespace": "default"},
+        "template": {"spec": {"containers": [{
+            "name": "main", "image": "none", "resources": {"requests": {"cpu": cpu}}}]}}})
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_buffer_says_what_it_was_read_from_and_its_nodes_drift() {
+    let world = World::start().await;
+    world.pool("default", |_| ());
+    let api = world.api();
+    api.create("podtemplates", "default", template("500m"))
+        .unwrap();
+    api.create(
+        BUFFERS,
+        "default",
+        json!({"apiVersion": "autoscaling.x-k8s.io/v1beta1", "kind": "CapacityBuffer",
+            "metadata": {"name": "room", "namespace": "default"},
+            "spec": {"podTemplateRef": {"name": "room"}, "replicas": 2}}),
+    )
+    .unwrap();
+    let buffer = |world: &World| world.api().get(BUFFERS, "default", "room").unwrap();
+    world
+        .within(
+            Duration::from_secs(10),
+            "the buffer is read at once",
+            &mut |world: &World| {
+                let status = buffer(world)["status"].clone();
+                status["replicas"] == 2 && status["podTemplateRef"]["name"] == "room"
+            },
+        )
+        .await;
+    assert!(buffer(&world)["status"]["podTemplateGeneration"].is_number());
+    let mut object = (*buffer(&world)).clone();
+    object["spec"]["replicas"] = json!(1);
+    api.update(BUFFERS, object).unwrap();
+    world
+        .within(
+            Duration::from_secs(10),
+            "a change of its size is told",
+            &mut |world: &World| buffer(world)["status"]["replicas"] == 1,
+        )
+        .await;
+    world
+        .until("there is room", |world| {
+            is_true(&buffer(world), "Provisioning")
+        })
+        .await;
+    drift(&world, "default");
+    world
+        .within(
+            Duration::from_mins(5),
+            "room on a node of the new template",
+            &mut |world: &World| {
+                let claims = world.claims();
+                let alive = claims.iter().filter(|one| is_true(one, "Initialized"));
+                alive.clone().count() > 0
+                    && alive.clone().all(|one| changed(one))
+                    && is_true(&buffer(world), "Provisioning")
+            },
+        )
+        .await;
+    world.stop().await;
+}
