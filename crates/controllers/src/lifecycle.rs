@@ -83,6 +83,7 @@ impl Cause {
             Cause::RegistrationTimeout(_) => "RegistrationTimeout",
             Cause::GarbageCollected(_) => "MachineGone",
             Cause::NodeDeleted => "NodeDeleted",
+            Cause::NoClass(_) => "NodeClassNotFound",
         }
     }
 
@@ -109,9 +110,10 @@ fn explained(machine: &MachineRecord, cause: &Cause, now: Timestamp) -> Option<M
     let stage = match cause {
         _ if machine.registered() => return None,
         Cause::RegistrationTimeout(_) | Cause::GarbageCollected(_) => kinds::REGISTERED,
-        Cause::InsufficientCapacity(_) | Cause::LaunchTimeout(_) | Cause::LaunchFailed(_) => {
-            kinds::LAUNCHED
-        }
+        Cause::InsufficientCapacity(_)
+        | Cause::LaunchTimeout(_)
+        | Cause::LaunchFailed(_)
+        | Cause::NoClass(_) => kinds::LAUNCHED,
         Cause::NodeDeleted => return None,
     };
     let change = (stage, Truth::False, cause.event(), cause.sentence());

@@ -412,6 +412,7 @@ mod tests {
             version: 1,
             generation: 1,
             deleting: false,
+            finalizers: Vec::new(),
             ready: None,
             spec: Arc::new(class_spec),
         };

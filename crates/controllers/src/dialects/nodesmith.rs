@@ -8,6 +8,8 @@ mod gate;
 mod pool;
 mod terms;
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 use futures::StreamExt as _;
 use jiff::Timestamp;
@@ -200,6 +202,11 @@ impl Dialect for NodeSmith {
 
     async fn get_machine(&self, key: &Key) -> Result<MachineRecord, WriteError> {
         read(&self.claims(&key.namespace).get(&key.name).await?)
+    }
+
+    async fn machine_uids(&self) -> Result<BTreeSet<Name>, WriteError> {
+        let all: Api<NodeSmithClaim> = Api::all(self.clients.reads.clone());
+        objects::uids(&all).await
     }
 
     async fn patch_machine(

@@ -74,7 +74,7 @@ pub(super) struct Made {
 
 /// The last removal that was asked of a pool.
 #[derive(Clone, Debug)]
-struct Ordered {
+pub(super) struct Ordered {
     at: Timestamp,
     victims: BTreeSet<String>,
 }
@@ -94,8 +94,8 @@ pub(super) struct Fleet {
     /// When the pools were read.
     pub(super) read: Option<Timestamp>,
     pub(super) made: BTreeMap<String, Made>,
-    ordered: BTreeMap<String, Ordered>,
-    missing: BTreeMap<Name, Timestamp>,
+    pub(super) ordered: BTreeMap<String, Ordered>,
+    pub(super) missing: BTreeMap<Name, Timestamp>,
     pub(super) empty: BTreeMap<String, Timestamp>,
 }
 

@@ -54,6 +54,7 @@ async fn build(
         version: 1,
         generation: 1,
         deleting: false,
+        finalizers: Vec::new(),
         ready: None,
         spec: Arc::new(spec),
     };
