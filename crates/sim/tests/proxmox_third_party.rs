@@ -124,6 +124,8 @@ fn class(port: u16, secret: &str) -> ProxmoxOptions {
         last: 1300,
     };
     let mut options = ProxmoxOptions::new(owner, api, Arc::new(token), ids, "joiner");
+    // It has a host of its own beside those that are added.
+    options.hosts = vec!["n1".to_owned(), "n2".to_owned()];
     options.interfaces.push(Interface {
         name: "net0".to_owned(),
         model: "virtio".to_owned(),
