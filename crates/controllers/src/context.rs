@@ -92,7 +92,7 @@ pub struct Settings {
     pub launches_per_minute: u32,
     /// Whether sick nodes are replaced.
     pub repair: bool,
-    /// Whether spot nodes may be replaced by cheaper spot nodes in every pool: Karpenter's SpotToSpotConsolidation.
+    /// Whether spot nodes may be replaced by cheaper spot nodes in every pool: Karpenter's `SpotToSpotConsolidation`.
     pub spot_to_spot: bool,
     /// The node that this process runs on, if it runs on one: it is never taken away voluntarily.
     pub own_node: Option<Name>,

@@ -281,7 +281,7 @@ async fn ns_09_a_machine_that_does_not_join_within_five_minutes_says_why_and_ano
     pass(280).await;
     assert!(world.only()["metadata"]["deletionTimestamp"].is_null());
     world
-        .within(Duration::from_secs(60), "the claim says why", |world| {
+        .within(Duration::from_mins(1), "the claim says why", |world| {
             let claim = world.api().get(CLAIMS, NAMESPACE, &first).ok();
             claim.is_some_and(|claim| {
                 condition(&claim, "Registered").1 == "RegistrationTimeout"

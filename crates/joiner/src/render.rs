@@ -1,4 +1,4 @@
-//! `joiner render leftover`: what a LeftoverNodePool becomes, without a cluster.
+//! `joiner render leftover`: what a `LeftoverNodePool` becomes, without a cluster.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -53,7 +53,7 @@ enum Seat {
     Operator(fn(&LeftoverParts, &mut Registry) -> Arc<dyn Operator>),
 }
 
-/// What LeftoverNodePools are served with.
+/// What `LeftoverNodePools` are served with.
 #[derive(Clone)]
 pub(crate) struct LeftoverParts {
     /// AWS.
@@ -115,7 +115,7 @@ pub(crate) struct Wiring {
     pub(crate) families: Vec<&'static Served>,
     /// How SpotNodePools are looked after.
     pub(crate) karpetrack: KarpetrackOptions,
-    /// How LeftoverNodePools are looked after; `None` where they are not.
+    /// How `LeftoverNodePools` are looked after; `None` where they are not.
     pub(crate) leftover: Option<LeftoverParts>,
     /// Makers of providers.
     pub(crate) classes: Vec<Arc<dyn ClassFactory>>,

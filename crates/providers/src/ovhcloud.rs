@@ -51,7 +51,7 @@ use crate::{
 /// Regions that are known to have three zones, for credentials that may not ask.
 const THREE_ZONES: [&str; 2] = ["EU-WEST-PAR", "EU-SOUTH-MIL"];
 /// How long lists of flavours are used.
-const FLAVORS_TRUST: Duration = Duration::from_secs(60);
+const FLAVORS_TRUST: Duration = Duration::from_mins(1);
 /// How long stock and disks are used.
 const STOCK_TRUST: Duration = Duration::from_mins(5);
 /// How long a reading may be old when machines are placed.
@@ -728,7 +728,7 @@ impl Ovh {
         if table::find(flavor).is_some_and(|row| row.gpus > 0) {
             return Timeouts {
                 launch: Duration::from_mins(90),
-                registration: Duration::from_mins(120),
+                registration: Duration::from_hours(2),
             };
         }
         Timeouts {

@@ -1,6 +1,6 @@
 //! The AWS client against moto's server, and botocore against the simulated EC2: neither side is ours alone.
 //!
-//! Both come from PyPI into a virtual environment that is kept in the cache (`testing/aws/requirements.txt`).
+//! Both come from `PyPI` into a virtual environment that is kept in the cache (`testing/aws/requirements.txt`).
 
 #![allow(
     clippy::unwrap_used,
@@ -30,10 +30,8 @@ fn testing() -> PathBuf {
 fn programs() -> &'static Path {
     static MADE: OnceLock<PathBuf> = OnceLock::new();
     MADE.get_or_init(|| {
-        let home = std::env::var("XDG_CACHE_HOME").map_or_else(
-            |_| format!("{}/.cache", std::env::var("HOME").unwrap()),
-            |one| one,
-        );
+        let home = std::env::var("XDG_CACHE_HOME")
+            .unwrap_or_else(|_| format!("{}/.cache", std::env::var("HOME").unwrap()));
         let venv = PathBuf::from(home).join("joiner/aws-venv");
         let bin = venv.join("bin");
         if !bin.join("moto_server").exists() {

@@ -496,7 +496,11 @@ async fn churn(machines: u32, shapes: usize, seed: u64) {
     let flavors = ["b3-8", "b3-16", "c3-8", "r3-16", "b2-7"];
     let zones = ["eu-west-par-a", "eu-west-par-b", "eu-west-par-c"];
     let shape = |number: usize| {
-        let team = if number % 2 == 0 { "red" } else { "blue" };
+        let team = if number.is_multiple_of(2) {
+            "red"
+        } else {
+            "blue"
+        };
         (flavors[number % 5], zones[number / 5 % 3], team)
     };
     let mut provider = world.provider();

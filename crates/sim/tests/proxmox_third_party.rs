@@ -1,5 +1,5 @@
 //! Client and simulation, each checked by code that others wrote: proxmoxer drives the simulation, and the provider
-//! drives fakepve. Both come from PyPI into an environment under the target directory.
+//! drives fakepve. Both come from `PyPI` into an environment under the target directory.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

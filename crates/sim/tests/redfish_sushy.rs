@@ -1,5 +1,5 @@
 //! Client and simulation, each checked by code that others wrote: our provider against sushy-tools' emulator, and
-//! sushy, OpenStack's client, against our simulated BMCs. Both come from PyPI into an environment that is made once.
+//! sushy, OpenStack's client, against our simulated BMCs. Both come from `PyPI` into an environment that is made once.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! NodeSmithProvider objects become providers: virtual machines on Proxmox VE or bare metal by Redfish, with the same
+//! `NodeSmithProvider` objects become providers: virtual machines on Proxmox VE or bare metal by Redfish, with the same
 //! settings as the node classes for those.
 
 use std::sync::Arc;
@@ -21,14 +21,14 @@ use crate::record::ClassRecord;
 const VIRTUAL: Duration = Duration::from_mins(5);
 const METAL: Duration = Duration::from_mins(20);
 
-/// Makes providers out of NodeSmithProvider objects.
+/// Makes providers out of `NodeSmithProvider` objects.
 pub struct NodeSmithClasses {
     proxmox: ProxmoxClasses,
     redfish: RedfishClasses,
 }
 
 impl NodeSmithClasses {
-    /// By these two, which serve the node classes of NodePools too: hardware behind both is one stock.
+    /// By these two, which serve the node classes of `NodePools` too: hardware behind both is one stock.
     pub fn new(proxmox: ProxmoxClasses, redfish: RedfishClasses) -> Self {
         NodeSmithClasses { proxmox, redfish }
     }

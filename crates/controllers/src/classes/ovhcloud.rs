@@ -1,4 +1,4 @@
-//! OVHNodeClass objects become providers of OVHcloud Managed Kubernetes.
+//! `OVHNodeClass` objects become providers of OVHcloud Managed Kubernetes.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -167,7 +167,7 @@ impl CredentialSource for InSecret {
     }
 }
 
-/// Makes providers of OVHNodeClass objects.
+/// Makes providers of `OVHNodeClass` objects.
 pub struct OvhClasses {
     defaults: OvhDefaults,
     secrets: Arc<dyn Secrets>,

@@ -1,4 +1,4 @@
-//! ProxmoxNodeClass objects become providers; so do the `proxmox` settings of other families, by
+//! `ProxmoxNodeClass` objects become providers; so do the `proxmox` settings of other families, by
 //! [`ProxmoxClasses::provider`].
 
 use std::sync::Arc;

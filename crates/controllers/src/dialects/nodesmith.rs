@@ -1,4 +1,4 @@
-//! KubeNodeSmith's kinds: NodeSmithControlPlane, NodeSmithPool, NodeSmithProvider and NodeSmithClaim.
+//! KubeNodeSmith's kinds: `NodeSmithControlPlane`, `NodeSmithPool`, `NodeSmithProvider` and `NodeSmithClaim`.
 //!
 //! All of them have a namespace. A pool is managed if a control plane of its namespace names it; a provider is the node
 //! class of its namespace's pools; a claim is a machine. Claims cannot own nodes, so a mark on the node says whose it is.

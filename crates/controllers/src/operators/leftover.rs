@@ -1,5 +1,5 @@
-//! LeftoverNodePools: GPU spot capacity for Karpenter on AWS. Observes prices and placement scores, lets the core decide,
-//! and keeps a NodePool and an EC2NodeClass for each. Buys nothing: Karpenter for AWS does.
+//! `LeftoverNodePools`: GPU spot capacity for Karpenter on AWS. Observes prices and placement scores, lets the core decide,
+//! and keeps a NodePool and an `EC2NodeClass` for each. Buys nothing: Karpenter for AWS does.
 
 mod metrics;
 mod objects;

@@ -96,7 +96,7 @@ impl World {
     /// Daemon sets as their pods really are: limit ranges, webhooks and vertical autoscalers make them larger than
     /// the template says. The newest pod of each set tells.
     ///
-    /// karpenter: pkg/controllers/state/cluster.go, UpdateDaemonSet
+    /// karpenter: pkg/controllers/state/cluster.go, `UpdateDaemonSet`
     fn live_daemon_sets(&self) -> Vec<DaemonSet> {
         let mut newest: BTreeMap<&Name, &PodRecord> = BTreeMap::new();
         let live = |pod: &&Arc<PodRecord>| !pod.terminal && pod.deleting.is_none();

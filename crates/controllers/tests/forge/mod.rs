@@ -1,5 +1,5 @@
-//! KubeNodeSmith's objects in one process: the embedded cluster, a simulated cloud behind every NodeSmithProvider, and
-//! the engine speaking NodeSmith between them.
+//! KubeNodeSmith's objects in one process: the embedded cluster, a simulated cloud behind every `NodeSmithProvider`, and
+//! the engine speaking `NodeSmith` between them.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 #![allow(
     clippy::unwrap_used,
@@ -235,7 +235,7 @@ impl World {
 
     /// Waits in virtual time.
     pub async fn until(&self, what: &str, holds: impl FnMut(&World) -> bool) {
-        self.within(Duration::from_mins(60), what, holds).await;
+        self.within(Duration::from_hours(1), what, holds).await;
     }
 
     pub async fn within(&self, limit: Duration, what: &str, mut holds: impl FnMut(&World) -> bool) {

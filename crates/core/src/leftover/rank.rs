@@ -148,12 +148,11 @@ pub fn rank(market: &Market, wanted: &Wanted, capacity: Capacity) -> Ranking {
         fitting: Vec::new(),
     };
     for one in market.types.values() {
-        let quotes = match unfit(one, wanted, capacity) {
-            Some(why) => Err(why),
-            None => {
-                ranking.fitting.push(one.name.clone());
-                quotes(market, wanted, one, capacity)
-            }
+        let quotes = if let Some(why) = unfit(one, wanted, capacity) {
+            Err(why)
+        } else {
+            ranking.fitting.push(one.name.clone());
+            quotes(market, wanted, one, capacity)
         };
         match quotes {
             Ok(quotes) => ranking.quotes.extend(quotes),

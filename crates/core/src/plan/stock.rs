@@ -50,12 +50,11 @@ pub fn take(catalogs: &mut [Catalog], sale: Sale<'_>) {
                 range.left = range.left.map(|left| left.saturating_sub(1));
             }
             for host in &mut range.hosts {
-                let same = match &taken.host_stock {
-                    Some(stock) => host.stock == *stock,
-                    None => {
-                        let named = Some(&host.name) == sale.purchase.host.as_ref();
-                        own && named && host.stock.is_empty()
-                    }
+                let same = if let Some(stock) = &taken.host_stock {
+                    host.stock == *stock
+                } else {
+                    let named = Some(&host.name) == sale.purchase.host.as_ref();
+                    own && named && host.stock.is_empty()
                 };
                 if same {
                     // What a host does not list is not scarce.

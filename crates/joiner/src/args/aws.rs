@@ -1,8 +1,8 @@
-//! AWS and LeftoverNodePools, as typed. Endpoints have the variables of AWS's own tools.
+//! AWS and `LeftoverNodePools`, as typed. Endpoints have the variables of AWS's own tools.
 
 use clap::{ArgAction, Args};
 
-/// AWS and LeftoverNodePools.
+/// AWS and `LeftoverNodePools`.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct AwsArgs {
     /// EC2 endpoint instead of the region's own.
@@ -18,7 +18,7 @@ pub(crate) struct AwsArgs {
     #[arg(long, env = "AWS_LIST_PRICES", num_args = 0..=1, require_equals = true,
           default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
     pub(crate) aws_list_prices: bool,
-    /// IAM role of nodes whose LeftoverNodePool names none.
+    /// IAM role of nodes whose `LeftoverNodePool` names none.
     #[arg(long, value_name = "ROLE", env = "LEFTOVER_NODE_ROLE")]
     pub(crate) aws_node_role: Option<String>,
     /// IAM instance profile of such nodes, instead of a role.
@@ -29,7 +29,7 @@ pub(crate) struct AwsArgs {
         conflicts_with = "aws_node_role"
     )]
     pub(crate) aws_instance_profile: Option<String>,
-    /// Image of nodes whose LeftoverNodePool names none, as family and version.
+    /// Image of nodes whose `LeftoverNodePool` names none, as family and version.
     #[arg(
         long,
         value_name = "ALIAS",

@@ -8,7 +8,7 @@ use joiner_providers::ovhcloud::Credentials;
 
 use crate::failure::Failure;
 
-/// The project and its credentials, used where an OVHNodeClass does not say.
+/// The project and its credentials, used where an `OVHNodeClass` does not say.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "OVHcloud")]
 pub(crate) struct OvhArgs {

@@ -17,11 +17,11 @@ pub(crate) struct RenderArgs {
 /// From what.
 #[derive(Subcommand)]
 pub(crate) enum RenderFrom {
-    /// The NodePool and EC2NodeClass of LeftoverNodePools, and why each instance type is in them or not.
+    /// The NodePool and `EC2NodeClass` of `LeftoverNodePools`, and why each instance type is in them or not.
     Leftover(Box<RenderLeftoverArgs>),
 }
 
-/// Versions of EC2NodeClass.
+/// Versions of `EC2NodeClass`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ClassVersionArg {
     /// Since Karpenter 1.0.
@@ -37,9 +37,9 @@ pub(crate) enum ClassVersionArg {
     after_help = "Exit status: 0 done; 1 AWS cannot be read; 2 wrong usage; 3 the file is no LeftoverNodePool."
 )]
 pub(crate) struct RenderLeftoverArgs {
-    /// File with LeftoverNodePools.
+    /// File with `LeftoverNodePools`.
     pub(crate) file: PathBuf,
-    /// Version of the EC2NodeClass.
+    /// Version of the `EC2NodeClass`.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) class_version: ClassVersionArg,
     /// Say of every instance type why it is chosen or not, as comments.

@@ -61,7 +61,7 @@ pub(crate) struct RunArgs {
     /// OVHcloud Managed Kubernetes.
     #[command(flatten)]
     pub(crate) ovhcloud: OvhArgs,
-    /// AWS and LeftoverNodePools.
+    /// AWS and `LeftoverNodePools`.
     #[command(flatten)]
     pub(crate) aws: AwsArgs,
 }
@@ -179,7 +179,7 @@ pub(crate) struct BehaviourArgs {
     /// How often drift is looked for.
     #[arg(long, value_name = "TIME", env = "DRIFT_PERIOD", default_value = "5m", value_parser = duration)]
     pub(crate) drift_period: Duration,
-    /// Karpenter's feature gates: NodeRepair, SpotToSpotConsolidation; others are ignored with a warning.
+    /// Karpenter's feature gates: `NodeRepair`, `SpotToSpotConsolidation`; others are ignored with a warning.
     #[arg(long, value_name = "NAME=BOOL", env = "FEATURE_GATES", value_delimiter = ',', value_parser = gate)]
     pub(crate) feature_gates: Vec<(String, bool)>,
     /// Every provider is replaced by a simulated cloud: nothing is bought, everything else is real.

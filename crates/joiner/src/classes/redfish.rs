@@ -131,7 +131,7 @@ impl Playing {
                 match self.store(&known).await {
                     Ok(()) => written = known,
                     Err(error) => {
-                        warn!(%error, "what the simulated hosts are is not written down yet")
+                        warn!(%error, "what the simulated hosts are is not written down yet");
                     }
                 }
             }

@@ -1,4 +1,4 @@
-//! LeftoverNodePools on a real API server with the CRDs of Karpenter for AWS, and a simulated EC2 on a port.
+//! `LeftoverNodePools` on a real API server with the CRDs of Karpenter for AWS, and a simulated EC2 on a port.
 
 mod region;
 

@@ -1,5 +1,5 @@
 //! KubeNodeSmith's promises, each under its id: the real binary on a real control plane in mock mode, where every
-//! NodeSmithProvider is a simulated Proxmox cluster or a rack of simulated BMCs.
+//! `NodeSmithProvider` is a simulated Proxmox cluster or a rack of simulated BMCs.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -36,7 +36,7 @@ pub enum Credentials {
         /// Consumer key.
         consumer_key: SecretString,
     },
-    /// A service account: OAuth2 client credentials.
+    /// A service account: `OAuth2` client credentials.
     Account {
         /// Client id.
         client_id: SecretString,

@@ -143,7 +143,7 @@ mod tests {
         assert!(memory <= 6_054_204 * 1024, "{memory}");
         assert!(memory * 10 >= 6_054_204 * 1024 * 9, "{memory}");
         let disk = free.get(EPHEMERAL_STORAGE);
-        assert!(disk <= 284 * GIB / 10 && disk >= 256 * GIB / 10, "{disk}");
+        assert!((256 * GIB / 10..=284 * GIB / 10).contains(&disk), "{disk}");
     }
 
     #[test]

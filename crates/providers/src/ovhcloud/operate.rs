@@ -16,7 +16,7 @@ use crate::{LaunchRequest, LedgerEntry, ProviderError, Uid};
 /// How old the reading may be that reads are answered from.
 pub(super) const FRESH: Duration = Duration::from_secs(10);
 /// How old it may be when the calls of this minute are needed for writes.
-const SHORT: Duration = Duration::from_secs(60);
+const SHORT: Duration = Duration::from_mins(1);
 /// Calls that readings leave for writes.
 const KEPT_FOR_WRITES: u32 = 4;
 /// Nodes of a pool in which nothing moves are read so often, where they have to be read pool by pool.
@@ -450,7 +450,7 @@ impl Ovh {
             for number in 1..=u32::try_from(most_pools).unwrap_or(100) {
                 let name = shape.pool_name(&self.options.mark, number);
                 let listed = fleet.pools.get(&name);
-                if listed.is_some_and(|pool| pool.is_leaving()) {
+                if listed.is_some_and(super::types::NodePool::is_leaving) {
                     continue;
                 }
                 let room = room.min(self.learned_room(&name));

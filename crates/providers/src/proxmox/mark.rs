@@ -203,13 +203,13 @@ pub(super) mod tests {
         let changes: [(&str, Change); 6] = [
             ("no mark", |config| drop(config.0.remove("description"))),
             ("lost the tag", |config| {
-                drop(config.0.insert("tags".into(), "web".into()))
+                drop(config.0.insert("tags".into(), "web".into()));
             }),
             ("has the UUID", |config| {
-                drop(config.0.insert("smbios1".into(), "uuid=beef".into()))
+                drop(config.0.insert("smbios1".into(), "uuid=beef".into()));
             }),
             ("is called", |config| {
-                drop(config.0.insert("name".into(), "db".into()))
+                drop(config.0.insert("name".into(), "db".into()));
             }),
             ("a copy of", |config| {
                 let copied = Mark {

@@ -1,4 +1,4 @@
-//! NodeSmithClaims: one machine each.
+//! `NodeSmithClaims`: one machine each.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ pub(super) fn lower(claim: &NodeSmithClaim) -> Result<MachineRecord, String> {
     let terms = Terms::read(&given)?;
     let spec = &claim.spec;
     let grace = spec.termination_grace_period.as_ref();
-    let grace = grace.map(|one| one.get()).transpose();
+    let grace = grace.map(joiner_api::text::Duration::get).transpose();
     let key = key(NAME, metadata);
     let finalizers = metadata.finalizers.iter().flatten();
     Ok(MachineRecord {

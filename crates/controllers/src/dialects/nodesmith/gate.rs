@@ -1,4 +1,4 @@
-//! NodeSmithControlPlanes: which pools of their namespace are managed.
+//! `NodeSmithControlPlanes`: which pools of their namespace are managed.
 
 use jiff::Timestamp;
 use joiner_api::nodesmith::NodeSmithControlPlane;

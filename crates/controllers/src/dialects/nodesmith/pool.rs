@@ -1,4 +1,4 @@
-//! NodeSmithPools.
+//! `NodeSmithPools`.
 
 use std::sync::Arc;
 

@@ -19,7 +19,7 @@ pub(super) const TERMS: &str = "joiner.dev/terms";
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Terms {
-    /// NodeSmithProvider that it comes from.
+    /// `NodeSmithProvider` that it comes from.
     pub(super) provider: Name,
     /// Labels that its pool gives its nodes, that of the pool among them.
     pub(super) labels: Labels,

@@ -109,10 +109,10 @@ async fn look(context: &Context) {
         }
         match write(&context.clients, &kind, &record, hold).await {
             Ok(()) if hold => {
-                info!(class = %record.key, "node class is in use: it is held by a finalizer")
+                info!(class = %record.key, "node class is in use: it is held by a finalizer");
             }
             Ok(()) => {
-                info!(class = %record.key, "node class is no longer in use: its finalizer is removed")
+                info!(class = %record.key, "node class is no longer in use: its finalizer is removed");
             }
             // What was seen is out of date: the next look sees more.
             Err(WriteError::Conflict(_) | WriteError::Gone(_) | WriteError::NotLeader) => {}

@@ -1,4 +1,4 @@
-//! What is counted about LeftoverNodePools. The number of series grows with pools and zones.
+//! What is counted about `LeftoverNodePools`. The number of series grows with pools and zones.
 
 use std::sync::atomic::AtomicU64;
 
@@ -10,14 +10,14 @@ use prometheus_client::registry::Registry;
 
 type Fraction<L> = Family<L, Gauge<f64, AtomicU64>>;
 
-/// A LeftoverNodePool.
+/// A `LeftoverNodePool`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct Pool {
     /// Name.
     pub pool: String,
 }
 
-/// Something about a LeftoverNodePool.
+/// Something about a `LeftoverNodePool`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct PoolWhat {
     /// Name.

@@ -17,7 +17,7 @@ const MANAGER: &str = "leftover";
 /// What the cluster serves of Karpenter for AWS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Served {
-    /// Versions of EC2NodeClass, the newest first.
+    /// Versions of `EC2NodeClass`, the newest first.
     pub(super) classes: Vec<ClassVersion>,
     /// Whether NodePool v1 is there.
     pub(super) pools: bool,
@@ -45,7 +45,7 @@ fn resource(api_version: &str, kind: &str, plural: &str) -> ApiResource {
     ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural)
 }
 
-/// NodePools.
+/// `NodePools`.
 pub(super) fn pools(client: Client) -> Api<DynamicObject> {
     Api::all_with(
         client,
@@ -53,7 +53,7 @@ pub(super) fn pools(client: Client) -> Api<DynamicObject> {
     )
 }
 
-/// EC2NodeClasses.
+/// `EC2NodeClasses`.
 pub(super) fn classes(client: Client, version: ClassVersion) -> Api<DynamicObject> {
     let api_version = format!("karpenter.k8s.aws/{}", version.name());
     Api::all_with(

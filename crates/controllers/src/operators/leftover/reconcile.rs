@@ -194,7 +194,7 @@ impl Leftover {
                     .list(&ListParams::default().labels(&selector))
                     .await?
                     .items;
-                let names: Vec<String> = all.iter().map(|one| one.name_any()).collect();
+                let names: Vec<String> = all.iter().map(kube::ResourceExt::name_any).collect();
                 match <[DynamicObject; 1]>::try_from(all) {
                     Ok([one]) => one,
                     Err(_) if names.is_empty() => {

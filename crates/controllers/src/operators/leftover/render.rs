@@ -1,4 +1,4 @@
-//! What a LeftoverNodePool becomes: pure functions.
+//! What a `LeftoverNodePool` becomes: pure functions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,7 +27,7 @@ pub struct ClassDefaults {
     pub ami_alias: Option<String>,
 }
 
-/// Versions of EC2NodeClass.
+/// Versions of `EC2NodeClass`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ClassVersion {
     /// Until Karpenter 1.0.
@@ -79,7 +79,7 @@ pub fn fallback_name(pool: &LeftoverNodePool) -> String {
     format!("leftover-{}-on-demand", pool.name_any())
 }
 
-/// Name of the EC2NodeClass.
+/// Name of the `EC2NodeClass`.
 pub fn class_name(pool: &LeftoverNodePool) -> String {
     format!("leftover-{}-class", pool.name_any())
 }
@@ -256,7 +256,7 @@ fn metadata(pool: &LeftoverNodePool, name: &str) -> Value {
     metadata
 }
 
-/// The EC2NodeClass of a pool that names none; or what is missing for one.
+/// The `EC2NodeClass` of a pool that names none; or what is missing for one.
 pub fn node_class(
     pool: &LeftoverNodePool,
     defaults: &ClassDefaults,

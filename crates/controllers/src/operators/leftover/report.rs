@@ -1,4 +1,4 @@
-//! How a LeftoverNodePool stands: status, conditions, events.
+//! How a `LeftoverNodePool` stands: status, conditions, events.
 
 use jiff::Timestamp;
 use joiner_api::condition::{Condition, ConditionStatus, set};

@@ -15,7 +15,7 @@ pub(super) const POOLS: &str = "/apis/karpenter.sh/v1/nodepools";
 pub(super) const CLASSES: &str = "/apis/karpenter.k8s.aws/v1/ec2nodeclasses";
 const LEFTOVERS: &str = "/apis/gpu.devplatforms.io/v1alpha1/leftovernodepools";
 
-/// What is served of EC2NodeClass.
+/// What is served of `EC2NodeClass`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Classes {
     V1,

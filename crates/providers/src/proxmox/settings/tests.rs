@@ -146,17 +146,17 @@ fn devices_that_cannot_be_are_refused() {
     type Change = fn(&mut Interface);
     let changes: [(&str, Change); 5] = [
         ("networkInterfaces[0].name", |one| {
-            one.name = "eth0".to_owned()
+            one.name = "eth0".to_owned();
         }),
         ("networkInterfaces[0].model", |one| {
-            one.model = "carrier-pigeon".to_owned()
+            one.model = "carrier-pigeon".to_owned();
         }),
         ("networkInterfaces[0].bridge", |one| {
-            one.bridge = "vmbr0,firewall=1".to_owned()
+            one.bridge = "vmbr0,firewall=1".to_owned();
         }),
         ("networkInterfaces[0].vlanTag", |one| one.vlan = Some(5000)),
         ("networkInterfaces[0].macPrefix", |one| {
-            one.mac_prefix = Some("03:00".to_owned())
+            one.mac_prefix = Some("03:00".to_owned());
         }),
     ];
     for (field, change) in changes {
