@@ -19,7 +19,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use crate::edge::clients::WriteError;
 use crate::edge::clock;
 use crate::lifecycle::{Cause, Memory, NodeChange, Observed, Step, Wake, step};
-use crate::record::{ClassKey, Key, MachineRecord, MachineStatus, Mark, MetadataChange, Offer};
+use crate::record::{
+    ClassKey, Key, MANAGED_BY, MachineRecord, MachineStatus, Mark, MetadataChange, Offer, manager,
+};
 use crate::view::nodes::{NodeCondition, NodeRecord, TaintTime};
 use crate::view::pods::{DoNotDisrupt, Owner, PodKey, PodRecord};
 
@@ -145,7 +147,7 @@ impl Toy {
             pool: Some("pool".into()),
             class: ClassKey::default(),
             labels: Labels::from([("karpenter.sh/nodepool".into(), "pool".into())]),
-            annotations: Labels::new(),
+            annotations: Labels::from([(MANAGED_BY.into(), manager("cluster", "toy"))]),
             node_annotations: Labels::new(),
             requirements: Vec::new(),
             requests: Resources::new().with("cpu", 1000),
