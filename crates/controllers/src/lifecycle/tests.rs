@@ -9,11 +9,11 @@ use std::time::Duration;
 use joiner_core::problem::PodSpec;
 use joiner_core::resources;
 use joiner_core::taints::{Effect, Taint};
-use joiner_providers::{MachineState, ProviderError};
+use joiner_providers::{MachineState, ProviderError, Uid};
 
 use super::{Cause, ProviderAnswer, Step, Wake};
 use crate::edge::clock;
-use crate::record::{Truth, annotations, kinds};
+use crate::record::{MANAGED_BY, Mark, Truth, annotations, kinds, manager};
 use crate::view::pods::{DISRUPTED, DoNotDisrupt, PodRecord};
 use toy::{Toy, pod};
 
@@ -185,6 +185,45 @@ fn a_pool_s_own_timeout_counts_from_the_launch() {
     assert!(toy.given_up.is_none());
     toy.run_for(Duration::from_mins(2));
     assert!(matches!(toy.given_up, Some(Cause::RegistrationTimeout(_))));
+}
+
+#[test]
+fn a_node_that_carries_the_mark_of_another_machine_is_never_taken() {
+    let mut toy = Toy::new();
+    toy.run_until(|toy| toy.machine().launched());
+    toy.wait(Duration::from_mins(1));
+    let other = Uid("another".into());
+    toy.node.as_mut().unwrap().mark = Some(Mark::new("cluster", "toy", &other));
+    toy.run_for(Duration::from_mins(2));
+    assert!(!toy.machine().registered());
+    assert!(toy.node.as_ref().unwrap().finalizers.is_empty());
+}
+
+#[test]
+fn a_machine_object_of_another_joiner_is_left_alone() {
+    let mut toy = Toy::new();
+    toy.change(|machine| {
+        let other = manager("elsewhere", "toy");
+        machine.annotations.insert(MANAGED_BY.into(), other);
+    });
+    toy.run_for(Duration::from_mins(2));
+    assert!(toy.cloud.is_empty() && toy.writes.is_empty());
+    toy.delete();
+    toy.run_for(Duration::from_mins(2));
+    assert!(toy.writes.is_empty());
+}
+
+#[test]
+fn a_registered_node_carries_the_mark_of_its_machine() {
+    let mut toy = Toy::new();
+    toy.run_until(|toy| toy.machine().registered());
+    let mark = Mark::new("cluster", "toy", &toy.machine().uid);
+    assert_eq!(toy.node.as_ref().unwrap().mark, Some(mark.clone()));
+    // One that was registered before there were marks gets its mark.
+    toy.run_until(|toy| toy.machine().initialized());
+    toy.node.as_mut().unwrap().mark = None;
+    toy.run_for(Duration::from_mins(10));
+    assert_eq!(toy.node.as_ref().unwrap().mark, Some(mark));
 }
 
 #[test]

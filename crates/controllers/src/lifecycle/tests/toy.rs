@@ -20,7 +20,8 @@ use crate::edge::clients::WriteError;
 use crate::edge::clock;
 use crate::lifecycle::{Cause, Memory, NodeChange, Observed, Step, Wake, step};
 use crate::record::{
-    ClassKey, Key, MachineRecord, MachineStatus, Mark, MetadataChange, Offer, annotations,
+    ClassKey, Key, MANAGED_BY, MachineRecord, MachineStatus, Mark, MetadataChange, Offer,
+    annotations, manager,
 };
 use crate::view::nodes::{NodeCondition, NodeRecord, TaintTime};
 use crate::view::pods::{DoNotDisrupt, Owner, PodKey, PodRecord};
@@ -151,7 +152,7 @@ impl Toy {
             pool: Some("pool".into()),
             class: ClassKey::default(),
             labels: Labels::from([("karpenter.sh/nodepool".into(), "pool".into())]),
-            annotations: Labels::new(),
+            annotations: Labels::from([(MANAGED_BY.into(), manager("cluster", "toy"))]),
             node_annotations: Labels::new(),
             requirements: Vec::new(),
             requests: Resources::new().with("cpu", 1000),
