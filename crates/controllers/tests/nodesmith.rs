@@ -139,7 +139,7 @@ async fn ns_04_limits_hold_at_every_instant_and_the_least_number_of_nodes_is_kep
         .unwrap()
         .to_owned();
     let api = world.api();
-    api.delete(CLAIMS, NAMESPACE, &name, &DeleteOptions::default())
+    api.delete(CLAIMS, NAMESPACE, &name, DeleteOptions::default())
         .unwrap();
     world
         .until("another takes its place", |world| {
@@ -350,7 +350,7 @@ async fn ns_10_a_claim_that_is_deleted_has_its_node_cordoned_and_drained_first()
     api.create("poddisruptionbudgets.policy", "default", budget)
         .unwrap();
     pass(5).await;
-    api.delete(CLAIMS, NAMESPACE, &name, &DeleteOptions::default())
+    api.delete(CLAIMS, NAMESPACE, &name, DeleteOptions::default())
         .unwrap();
     let mut cordoned = false;
     world
@@ -393,7 +393,7 @@ async fn ns_10_a_pool_that_is_deleted_takes_its_machines_with_it_and_goes_last()
         pool["metadata"]["finalizers"],
         json!(["kubenodesmith.io/nodepool"])
     );
-    api.delete(POOLS, NAMESPACE, "small", &DeleteOptions::default())
+    api.delete(POOLS, NAMESPACE, "small", DeleteOptions::default())
         .unwrap();
     world
         .until("the pool is gone", |world| {

@@ -243,9 +243,13 @@ impl Toy {
         if !nodes.is_empty() {
             self.memory.joined.get_or_insert(self.now);
         }
+        let mut timeouts = Timeouts::default();
+        if let Some(own) = machine.registration_timeout {
+            timeouts.registration = Duration::try_from(own).unwrap();
+        }
         Observed {
             now: self.now,
-            timeouts: self.provider.then(Timeouts::default),
+            timeouts: self.provider.then_some(timeouts),
             finalizer: FINALIZER,
             owner: self.owns_nodes.then(|| OwnerReference {
                 uid: machine.uid.0.to_string(),
