@@ -151,7 +151,7 @@ fn a_machine_that_cannot_own_its_node_marks_it() {
     toy.run_until(|toy| toy.machine().initialized());
     let node = toy.node.as_ref().unwrap();
     assert_eq!(node.owners, ["uid-1".into()]);
-    toy.machine.as_mut().unwrap().deleting = Some(toy.now);
+    toy.delete();
     toy.run_until(|toy| toy.machine.is_none());
     assert!(toy.node.is_none() && toy.cloud.is_empty());
 }
@@ -162,7 +162,7 @@ fn a_node_is_cordoned_where_the_family_says_so() {
         let mut toy = Toy::new();
         toy.cordons = cordons;
         toy.run_until(|toy| toy.machine().initialized());
-        toy.machine.as_mut().unwrap().deleting = Some(toy.now);
+        toy.delete();
         toy.run_until(|toy| {
             let node = toy.node.as_ref();
             node.is_none_or(|node| node.tainted("karpenter.sh/disrupted", Effect::NoSchedule))

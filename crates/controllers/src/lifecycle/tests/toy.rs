@@ -247,9 +247,13 @@ impl Toy {
         if !nodes.is_empty() {
             self.memory.joined.get_or_insert(self.now);
         }
+        let mut timeouts = Timeouts::default();
+        if let Some(own) = machine.registration_timeout {
+            timeouts.registration = Duration::try_from(own).unwrap();
+        }
         Observed {
             now: self.now,
-            timeouts: self.provider.then(Timeouts::default),
+            timeouts: self.provider.then_some(timeouts),
             catalog_read: self.provider,
             class_missing: !self.provider && self.class_missing,
             finalizer: FINALIZER,
