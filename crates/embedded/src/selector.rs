@@ -149,6 +149,7 @@ impl Selector {
     }
 
     /// Adds a requirement (pod `matchLabelKeys`); a selector of nothing stays one.
+    #[must_use]
     pub fn and(mut self, requirement: Requirement) -> Self {
         if let Self::All(list) = &mut self {
             list.push(requirement);

@@ -13,14 +13,15 @@ pub mod errors;
 pub mod flavors;
 mod fleet;
 mod operate;
+mod options;
 mod pace;
 pub mod pools;
 pub mod prices;
+mod site;
 pub mod table;
 pub mod types;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -35,21 +36,21 @@ use tokio::sync::{Mutex as AsyncMutex, OnceCell};
 
 pub use self::auth::{CredentialSource, Credentials, signature};
 use self::client::Client;
-use self::errors::{Meaning, Refused};
+use self::errors::Meaning;
 use self::fleet::{Entry, Fleet, passed};
 use self::operate::{FRESH, Wanted};
+pub use self::options::{OvhOptions, endpoint};
 pub use self::pace::Pace;
-use self::pools::{BARE_MARK, Mark, SINGLE_ZONE, machine_id, parse_id, stray_uid};
+use self::pools::{BARE_MARK, SINGLE_ZONE, machine_id, parse_id, stray_uid};
 use self::prices::{Plan, PriceList, Prices};
+pub use self::site::Site;
 use self::types::{KubeFlavor, Node, NovaFlavor};
-use crate::http::{Endpoint, EndpointError, Http};
+use crate::http::Http;
 use crate::{
-    LaunchRequest, Ledger, Machine, MachineId, MachineState, NodeLink, Provider, ProviderError,
+    LaunchRequest, Machine, MachineId, MachineState, NodeLink, Provider, ProviderError,
     RepairPolicy, Timeouts, Uid,
 };
 
-/// Regions that are known to have three zones, for credentials that may not ask.
-const THREE_ZONES: [&str; 2] = ["EU-WEST-PAR", "EU-SOUTH-MIL"];
 /// How long lists of flavours are used.
 const FLAVORS_TRUST: Duration = Duration::from_mins(1);
 /// How long stock and disks are used.
@@ -74,147 +75,6 @@ const REPAIR: [RepairPolicy; 2] = [
 
 /// Says what time it is: the system's clock, or a simulation's.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
-
-/// The address of an API by name (`ovh-eu`, `ovh-ca`, `ovh-us`) or as a URL, the address of its token endpoint, and the
-/// subsidiary whose prices it knows.
-pub fn endpoint(name: &str) -> Option<(&str, &str, &str)> {
-    Some(match name {
-        "" | "ovh-eu" => (
-            "https://eu.api.ovh.com/1.0",
-            "https://www.ovh.com/auth/oauth2/token",
-            "FR",
-        ),
-        "ovh-ca" => (
-            "https://ca.api.ovh.com/1.0",
-            "https://ca.ovh.com/auth/oauth2/token",
-            "CA",
-        ),
-        "ovh-us" => (
-            "https://api.us.ovhcloud.com/1.0",
-            "https://us.ovhcloud.com/auth/oauth2/token",
-            "US",
-        ),
-        url if url.contains("://") => (url, url, "FR"),
-        _ => return None,
-    })
-}
-
-/// Which cluster, with which credentials, and how to buy.
-#[derive(Clone)]
-pub struct OvhOptions {
-    /// Id of the Public Cloud project.
-    pub service_name: String,
-    /// Id of the cluster; without it, the only one of the project.
-    pub kube_id: Option<String>,
-    /// Region that the class names; must be the cluster's.
-    pub region: Option<String>,
-    /// Where the credentials come from.
-    pub credentials: Arc<dyn CredentialSource>,
-    /// What tells the credentials from others, without giving them away.
-    pub fingerprint: Name,
-    /// Where the API is.
-    pub api: Endpoint,
-    /// Where service accounts get their tokens.
-    pub oauth: Endpoint,
-    /// Whose prices.
-    pub subsidiary: String,
-    /// Whose pools.
-    pub mark: Mark,
-    /// Where it is kept which node is whose machine.
-    pub ledger: Arc<dyn Ledger>,
-    /// The limit on calls; shared by all who use the same credentials.
-    pub pace: Arc<Pace>,
-    /// Pay by the month where that is possible.
-    pub monthly_billed: bool,
-    /// Put the nodes of a pool on different hypervisors.
-    pub anti_affinity: bool,
-    /// Labels for the nodes of every pool.
-    pub tags: BTreeMap<String, String>,
-    /// Whether GPU flavours are offered.
-    pub gpus: bool,
-    /// Most pools of the cluster.
-    pub max_pools: usize,
-    /// Most nodes of a pool.
-    pub max_pool_nodes: u32,
-    /// Name of the catalogue.
-    pub catalog: Name,
-}
-
-impl OvhOptions {
-    /// The European API with everything at its default.
-    pub fn new(
-        service_name: impl Into<String>,
-        credentials: Credentials,
-        mark: Mark,
-        ledger: Arc<dyn Ledger>,
-    ) -> Result<Self, EndpointError> {
-        let (api, oauth, subsidiary) =
-            endpoint("ovh-eu").unwrap_or(("https://eu.api.ovh.com/1.0", "", "FR"));
-        Ok(OvhOptions {
-            service_name: service_name.into(),
-            kube_id: None,
-            region: None,
-            fingerprint: credentials.fingerprint().into(),
-            credentials: Arc::new(credentials),
-            api: Endpoint::parse(api, &[])?,
-            oauth: Endpoint::parse(oauth, &[])?,
-            subsidiary: subsidiary.to_owned(),
-            mark,
-            ledger,
-            pace: Arc::default(),
-            monthly_billed: false,
-            anti_affinity: false,
-            tags: BTreeMap::new(),
-            gpus: true,
-            max_pools: 100,
-            max_pool_nodes: 100,
-            catalog: "ovhcloud".into(),
-        })
-    }
-
-    fn check(&self) -> Result<(), ProviderError> {
-        let invalid = |text: String| Err(ProviderError::Invalid(text));
-        let id = &self.service_name;
-        if id.len() != 32 || !id.bytes().all(|b| b.is_ascii_hexdigit()) {
-            return invalid(format!(
-                "serviceName {id:?} is not the id of a Public Cloud project: write its 32 hexadecimal digits"
-            ));
-        }
-        let plain = |text: &str| {
-            !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
-        };
-        for (field, value) in [("kubeId", &self.kube_id), ("region", &self.region)] {
-            if let Some(value) = value
-                && !plain(value)
-            {
-                return invalid(format!(
-                    "{field} {value:?} is not one: leave it out to have it found"
-                ));
-            }
-        }
-        Ok(())
-    }
-}
-
-impl fmt::Debug for OvhOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OvhOptions")
-            .field("service_name", &self.service_name)
-            .field("kube_id", &self.kube_id)
-            .field("region", &self.region)
-            .field("api", &self.api)
-            .finish_non_exhaustive()
-    }
-}
-
-/// The cluster, once it is known.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Site {
-    /// Id of the cluster.
-    pub kube: String,
-    /// Its region.
-    pub region: String,
-}
 
 /// What refusals have taught.
 #[derive(Default)]
@@ -325,120 +185,6 @@ impl Ovh {
 
     fn lessons(&self) -> MutexGuard<'_, Lessons> {
         self.lessons.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The cluster and its region, found if they were not given.
-    pub async fn site(&self) -> Result<&Site, ProviderError> {
-        self.site.get_or_try_init(|| self.find_site()).await
-    }
-
-    async fn find_site(&self) -> Result<Site, ProviderError> {
-        let project = &self.options.service_name;
-        let kube = match &self.options.kube_id {
-            Some(kube) => kube.clone(),
-            None => self.find_kube().await?,
-        };
-        let cluster = match self.client.cluster(&kube).await {
-            Ok(cluster) => cluster,
-            Err(Refused {
-                meaning: Meaning::NotFound,
-                error,
-            }) => {
-                return Err(ProviderError::Invalid(format!(
-                    "project {project} has no cluster {kube}: check serviceName and kubeId ({error})"
-                )));
-            }
-            Err(refused) => return Err(refused.error),
-        };
-        let region = cluster.region;
-        if region.is_empty() {
-            return Err(ProviderError::Transient(format!(
-                "cluster {kube} does not say its region"
-            )));
-        }
-        if let Some(named) = &self.options.region
-            && !named.eq_ignore_ascii_case(&region)
-        {
-            return Err(ProviderError::Invalid(format!(
-                "region mismatch: spec.region is {named:?}, and cluster {kube} is in {region}; write {region}, or \
-                 leave region out to have it found"
-            )));
-        }
-        Ok(Site { kube, region })
-    }
-
-    async fn find_kube(&self) -> Result<String, ProviderError> {
-        let way = "set spec.kubeId, or OVH_KUBE_ID of the controller";
-        let mut all = self.client.clusters().await.map_err(|refused| {
-            if let Meaning::NotGranted(_) = refused.meaning {
-                ProviderError::Invalid(format!(
-                    "kubeId is not given, no node says it, and {}: {way}",
-                    refused.error
-                ))
-            } else {
-                refused.error
-            }
-        })?;
-        match (all.pop(), all.len()) {
-            (Some(only), 0) => Ok(only),
-            (None, _) => Err(ProviderError::Invalid(format!(
-                "project {} has no Kubernetes cluster: {way}",
-                self.options.service_name
-            ))),
-            (Some(_), more) => Err(ProviderError::Invalid(format!(
-                "project {} has {} Kubernetes clusters: {way}",
-                self.options.service_name,
-                more + 1
-            ))),
-        }
-    }
-
-    /// Whether the cluster wants to hear a zone.
-    fn zoned(&self) -> bool {
-        self.lessons().zoned != Some(false)
-    }
-
-    /// The zones of the region: [`SINGLE_ZONE`] alone where there is but one.
-    async fn zones(&self) -> Result<Vec<String>, ProviderError> {
-        let learned = self.lessons().zoned;
-        if learned == Some(false) {
-            return Ok(vec![SINGLE_ZONE.to_owned()]);
-        }
-        let site = self.site().await?;
-        let mut slot = self.zones.lock().await;
-        if let Some(zones) = slot.as_ref()
-            && !(learned == Some(true) && zones.len() == 1)
-        {
-            return Ok(zones.clone());
-        }
-        let now = self.now();
-        let usual = || {
-            let low = site.region.to_ascii_lowercase();
-            ["a", "b", "c"]
-                .map(|letter| format!("{low}-{letter}"))
-                .to_vec()
-        };
-        let mut told = Vec::new();
-        if self.may_try("GET region", now) {
-            match self.client.region(&site.region).await {
-                Ok(region) => told = region.availability_zones,
-                Err(refused) => match refused.meaning {
-                    Meaning::NotGranted(call) => self.note_refused("GET region", &call, now),
-                    Meaning::NotFound => {}
-                    _ => return Err(refused.error),
-                },
-            }
-        }
-        let several = THREE_ZONES.contains(&site.region.as_str()) || learned == Some(true);
-        let zones = if !told.is_empty() {
-            told
-        } else if several {
-            usual()
-        } else {
-            vec![SINGLE_ZONE.to_owned()]
-        };
-        *slot = Some(zones.clone());
-        Ok(zones)
     }
 
     /// Flavours from the cache.

@@ -1,5 +1,10 @@
 //! The OVHcloud provider against the simulated service: limits, permissions, the right node, and crashes.
-#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "helpers of tests fail as tests do, and say what they measured"
+)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,6 +28,9 @@ use joiner_sim::clouds::ovhcloud::{CallFault, OvhCloud, OvhCloudOptions, documen
 use joiner_sim::clouds::sim::Rack;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
+
+/// A change of settings.
+type Change = fn(&mut OvhOptions);
 
 struct Nowhere;
 
@@ -318,6 +326,7 @@ async fn a_single_zone_region_has_the_zone_of_its_volumes() {
 }
 
 #[tokio::test(start_paused = true)]
+#[expect(clippy::too_many_lines, reason = "one story")]
 async fn refusals_say_what_is_wrong_and_heal_by_themselves() {
     let kind = |error: &ProviderError| (error.kind(), error.to_string());
     // Quota: as many as fit are bought, and the rest when there is room.
@@ -372,7 +381,7 @@ async fn refusals_say_what_is_wrong_and_heal_by_themselves() {
     assert_eq!(open, [false, true, true]);
 
     // Wrong settings: a sentence each.
-    let table: [(fn(&mut OvhOptions), &str, &str); 4] = [
+    let table: [(Change, &str, &str); 4] = [
         (
             |options| options.region = Some("GRA9".to_owned()),
             "invalid",
@@ -490,6 +499,7 @@ async fn a_node_that_the_service_loses_is_noticed_and_its_successor_is_not_kept_
 
 /// Machines of many shapes come and go; the process crashes and answers are lost. Whatever happens, no limit is broken,
 /// no node goes that was not named, and nothing is left behind.
+#[expect(clippy::too_many_lines, reason = "one story")]
 async fn churn(machines: u32, shapes: usize, seed: u64) {
     let world = World::open(OvhCloudOptions::calm(seed));
     let mut random = ChaCha8Rng::seed_from_u64(seed);

@@ -137,6 +137,7 @@ fn class(port: u16, secret: &str) -> ProxmoxOptions {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[expect(clippy::too_many_lines, reason = "one story")]
 async fn the_provider_drives_fakepve() {
     let python = tokio::task::spawn_blocking(python).await.unwrap();
     let mut server = Command::new(python)

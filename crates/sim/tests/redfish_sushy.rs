@@ -90,6 +90,7 @@ fn host(number: usize, port: u16, http: &Http) -> HostOptions {
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "one story")]
 async fn the_provider_powers_hosts_of_sushy_tools_on_and_off() {
     let python = python().await;
     let directory = tempfile::tempdir().unwrap();

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
+use joiner_api::joiner::MachineRange;
 use joiner_api::nodesmith::{NodeSmithProviderSpec, ProviderType};
 use joiner_core::problem::Catalog;
 use joiner_providers::{Provider, ProviderError};
@@ -75,7 +76,7 @@ impl ClassFactory for NodeSmithClasses {
                     settings,
                     secret,
                     namespace,
-                    machines: Default::default(),
+                    machines: MachineRange::default(),
                     price,
                     registration_timeout: VIRTUAL,
                 };

@@ -141,7 +141,7 @@ impl ProxmoxClasses {
         let pinned = tls.sha256_fingerprint.is_some();
         let unverified = (skip || tls.insecure_skip_verify == Some(true)) && !pinned;
         let http = self.http(terms.field, tls, unverified)?;
-        let mut options = self.options(terms, site, Arc::new(credentials))?;
+        let mut options = Self::options(terms, site, Arc::new(credentials))?;
         options.accepts_any_certificate = unverified;
         let provider = Proxmox::new(http, options, Clock::clone(&self.clock));
         Ok(Arc::new(
@@ -164,7 +164,6 @@ impl ProxmoxClasses {
     }
 
     fn options(
-        &self,
         terms: &Terms<'_>,
         site: &ClassSite<'_>,
         credentials: Arc<dyn Credentials>,

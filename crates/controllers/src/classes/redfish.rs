@@ -121,7 +121,7 @@ impl RedfishClasses {
         let hosts =
             hosts.map(|(at, host)| self.host(&format!("{}.hosts[{at}]", terms.field), host, terms));
         let shared = RedfishHost::default();
-        let fallback = match (&self.simulated, self.secret(&shared, terms)) {
+        let fallback = match (&self.simulated, Self::secret(&shared, terms)) {
             (None, Some(_)) => Some(self.access(terms.field, &shared, terms)?),
             _ => None,
         };
@@ -142,7 +142,7 @@ impl RedfishClasses {
         Ok(Arc::new(provider))
     }
 
-    fn secret<'a>(&self, host: &'a RedfishHost, terms: &Terms<'a>) -> Option<&'a SecretReference> {
+    fn secret<'a>(host: &'a RedfishHost, terms: &Terms<'a>) -> Option<&'a SecretReference> {
         let own = host.credentials_secret_ref.as_ref();
         own.or(terms.settings.credentials_secret_ref.as_ref())
             .or(terms.secret)
@@ -162,7 +162,7 @@ impl RedfishClasses {
                 unverified: false,
             });
         }
-        let secret = self.secret(host, terms);
+        let secret = Self::secret(host, terms);
         let name = secret.and_then(|secret| secret.name.clone()).ok_or_else(|| {
             ProviderError::Invalid(format!(
                 "{field}.credentialsSecretRef.name is missing: name a Secret with the keys username and password, here or for all hosts"
@@ -336,7 +336,7 @@ mod tests {
         RedfishClasses::new(Arc::new(Drawer), "joiner", Arc::new(jiff::Timestamp::now))
     }
 
-    fn spec(host: serde_json::Value) -> RedfishNodeClassSpec {
+    fn spec(host: &serde_json::Value) -> RedfishNodeClassSpec {
         let mut one = json!({"name": "metal-1", "address": "https://10.0.9.11", "cpuCores": 16, "memoryMiB": 65536});
         for (key, value) in host.as_object().into_iter().flatten() {
             one[key] = value.clone();
@@ -347,7 +347,7 @@ mod tests {
     }
 
     fn lowered(host: serde_json::Value) -> Result<HostOptions, ProviderError> {
-        let spec = spec(host);
+        let spec = spec(&host);
         let terms = Terms {
             field: "spec.redfish",
             settings: &spec.redfish,
@@ -399,7 +399,7 @@ mod tests {
             said.contains("spec.redfish.hosts[0].credentialsSecretRef.name is missing"),
             "{said}"
         );
-        let spec = spec(json!({"address": "https://127.0.0.1"}));
+        let spec = spec(&json!({"address": "https://127.0.0.1"}));
         let class_spec = serde_json::to_value(&spec).unwrap();
         let class = crate::record::ClassRecord {
             key: crate::record::ClassKey {

@@ -133,7 +133,7 @@ impl Operator for Leftover {
                         };
                         let minutes = u64::try_from(pool.spec.requeue_minutes()).unwrap_or(7);
                         let period = Duration::from_mins(minutes.clamp(1, 60 * 24));
-                        let next = match self.reconcile(&seat, pool, known).await {
+                        let next = match Box::pin(self.reconcile(&seat, pool, known)).await {
                             Ok(again) => again.map_or(period, |again| again.min(period)),
                             Err(error) => {
                                 warn!(pool = name, %error, "LeftoverNodePool is tried again");

@@ -168,7 +168,7 @@ impl MachineRecord {
 
     /// How long things take for what it is bought as.
     pub fn timeouts(&self, provider: &dyn Provider) -> Timeouts {
-        let mut timeouts = match self.offer().or(self.offers.last()) {
+        let mut timeouts = match self.offer().or_else(|| self.offers.last()) {
             Some(offer) => provider.timeouts(&offer.purchase),
             None => Timeouts::default(),
         };

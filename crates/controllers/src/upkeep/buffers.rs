@@ -118,7 +118,7 @@ async fn resolve(context: &Context, buffer: &BufferRecord) {
     let (pod, replicas, status, reason, message) = match found {
         Ok(found) => {
             told.template_generation = found.generation;
-            told.template = found.generation.and(buffer.template.clone());
+            told.template = found.generation.and_then(|_| buffer.template.clone());
             let (template, running) = (found.template, found.running);
             let pod = lower_template(&template, buffer.key.namespace.clone(), Limits::Ignored);
             let pod = pod.map(|mut spec| {

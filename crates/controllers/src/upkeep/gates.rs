@@ -9,12 +9,15 @@ use crate::context::{Context, Mode};
 use crate::record::{Behind, GateRecord};
 use crate::view::World;
 
+/// A gate, and what stands behind each name that it has.
+type Told = (Arc<GateRecord>, Vec<(Name, Behind)>);
+
 /// Tells every gate what stands behind the names that it has.
 pub(super) async fn report(context: &Context) {
     if context.settings.mode == Mode::ObserveOnly {
         return;
     }
-    let gates: Vec<(Arc<GateRecord>, Vec<(Name, Behind)>)> = {
+    let gates: Vec<Told> = {
         let world = context.view.read();
         let gates = world.gates.iter().filter(|gate| !gate.deleting);
         let behind =

@@ -62,7 +62,7 @@ pub(crate) async fn run(context: Arc<Context>) {
             visit(context, slot, shared.clone())
         });
         recheck_doubtful(&context).await;
-        abandoned_nodes(&context, &suspects).await;
+        abandoned_nodes(&context, &suspects);
     }
 }
 
@@ -272,7 +272,7 @@ async fn lost(context: &Context, slot: &Slot, all: &[Machine], suspects: &Mutex<
 
 /// Nodes that carry our mark while their machine object is gone: nobody else takes our finalizer off. Whether the object
 /// is gone is the API server's to say, and whether the machine is, every cloud's of its family.
-async fn abandoned_nodes(context: &Arc<Context>, suspects: &Mutex<Suspects>) {
+fn abandoned_nodes(context: &Arc<Context>, suspects: &Mutex<Suspects>) {
     let now = context.now();
     let abandoned: Vec<(Arc<NodeRecord>, Arc<dyn Dialect>)> = {
         let world = context.view.read();

@@ -208,15 +208,13 @@ impl Aws {
         patterns.dedup();
         let by_family = (region.to_owned(), patterns.clone());
         let read = ec2.instance_types(&patterns);
-        let (types, types_age) = self
-            .types
-            .get(by_family.clone(), TYPES_FOR, now, read)
-            .await;
+        let (types, types_age) =
+            Box::pin(self.types.get(by_family.clone(), TYPES_FOR, now, read)).await;
         let types = required(types, &types_age)?;
         let read = ec2.offerings(&patterns);
-        let (offerings, age) = self.offerings.get(by_family, TYPES_FOR, now, read).await;
+        let (offerings, age) = Box::pin(self.offerings.get(by_family, TYPES_FOR, now, read)).await;
         let offerings = required(offerings, &age)?;
-        let (list, list_prices) = self.list(region, now).await;
+        let (list, list_prices) = Box::pin(self.list(region, now)).await;
         let mut market = Market::default();
         for one in types.iter() {
             let price = list_price(list.as_deref(), region, &one.instance_type);
@@ -236,7 +234,7 @@ impl Aws {
         market.offered = known.map(pair).collect();
         let mut subnets_age = None;
         if let Some(tags) = subnet_tags {
-            let (zones, age) = self.subnets(&ec2, tags, now).await;
+            let (zones, age) = Box::pin(self.subnets(&ec2, tags, now)).await;
             market.subnets =
                 zones.map(|zones| zones.iter().map(|one| one.as_str().into()).collect());
             subnets_age = Some(age);
@@ -260,10 +258,10 @@ impl Aws {
         if wanted.capacity == Capacity::Spot && !fitting.is_empty() {
             let read = ec2.spot_prices(&fitting, before(now, WINDOW));
             let key = (region.to_owned(), fitting.clone());
-            let (rows, age) = self.prices.get(key, PRICES_FOR, now, read).await;
+            let (rows, age) = Box::pin(self.prices.get(key, PRICES_FOR, now, read)).await;
             market.spot = current(&required(rows, &age)?, now);
             sight.prices = age;
-            let (scores, age) = self.scores(&ec2, fitting, target, now).await;
+            let (scores, age) = Box::pin(self.scores(&ec2, fitting, target, now)).await;
             market.scores = scores;
             sight.scores = age;
         }
@@ -285,9 +283,11 @@ impl Aws {
             &self.credentials,
             &self.clock,
         );
-        let (list, age) = self
-            .list_prices
-            .get(region.to_owned(), LIST_PRICES_FOR, now, read)
+        let (list, age) =
+            Box::pin(
+                self.list_prices
+                    .get(region.to_owned(), LIST_PRICES_FOR, now, read),
+            )
             .await;
         (list, Some(age))
     }
@@ -301,7 +301,7 @@ impl Aws {
                 .map(|one| one.availability_zone)
                 .collect())
         };
-        self.subnets.get(key, SUBNETS_FOR, now, read).await
+        Box::pin(self.subnets.get(key, SUBNETS_FOR, now, read)).await
     }
 
     /// Scores by zone name; AWS gives them by zone id.
@@ -332,10 +332,8 @@ impl Aws {
             );
         }
         let region = ec2.region().to_owned();
-        let (zones, age) = self
-            .zones
-            .get(region.clone(), ZONES_FOR, now, ec2.zones())
-            .await;
+        let (zones, age) =
+            Box::pin(self.zones.get(region.clone(), ZONES_FOR, now, ec2.zones())).await;
         let Some(zones) = zones else {
             return (None, age);
         };
@@ -353,10 +351,7 @@ impl Aws {
                 .filter_map(|one| Some((one.availability_zone_id?, one.score)))
                 .collect())
         };
-        let (scores, age) = self
-            .scores
-            .get(request.clone(), SCORES_FOR, now, read)
-            .await;
+        let (scores, age) = Box::pin(self.scores.get(request.clone(), SCORES_FOR, now, read)).await;
         let by_name = scores.map(|scores| {
             let known = zones.iter().filter_map(|zone| {
                 let score = scores.get(&zone.zone_id)?;

@@ -67,7 +67,8 @@ struct Gpu {
     manufacturer: String,
     count: u32,
     logical_gpu_count: u32,
-    gpu_partition_size: Option<f64>,
+    #[serde(rename = "gpuPartitionSize")]
+    partition_size: Option<f64>,
     memory_info: Memory,
 }
 
@@ -119,7 +120,7 @@ fn millis(gpu: &Gpu) -> u64 {
     if gpu.count > 0 {
         return u64::from(gpu.count) * 1000;
     }
-    let share = gpu.gpu_partition_size.unwrap_or(1.0).clamp(0.0, 1.0);
+    let share = gpu.partition_size.unwrap_or(1.0).clamp(0.0, 1.0);
     (share * 1000.0).round() as u64 * u64::from(gpu.logical_gpu_count)
 }
 

@@ -191,7 +191,7 @@ impl Client {
             if !stale || renew {
                 tracing::debug!(%method, path, error = %refused.error, "refused");
                 return Err(if refused.meaning == Meaning::Clock {
-                    clock_is_right(refused)
+                    clock_is_right(&refused)
                 } else {
                     refused
                 });
@@ -226,7 +226,7 @@ impl Client {
 }
 
 /// A signature that is refused although the clock was just read is made with the wrong secret.
-fn clock_is_right(refused: Refused) -> Refused {
+fn clock_is_right(refused: &Refused) -> Refused {
     let said = refused.error.to_string();
     Refused {
         meaning: Meaning::Credentials,

@@ -226,6 +226,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "a table of refusals")]
     fn every_refusal_has_a_meaning() {
         let table = [
             (

@@ -243,19 +243,20 @@ impl Fleet {
             let away = match (pool, known) {
                 (None, _) => !self.made.contains_key(&entry.pool),
                 (Some(_), None) => false,
-                (Some(pool), Some(known)) => match &entry.node {
-                    Some(node) => !known
-                        .nodes
-                        .iter()
-                        .any(|one| one.id == *node && one.status != "DELETED"),
-                    // It had no node and its pool is empty by our order.
-                    None => {
+                (Some(pool), Some(known)) => {
+                    if let Some(node) = &entry.node {
+                        !known
+                            .nodes
+                            .iter()
+                            .any(|one| one.id == *node && one.status != "DELETED")
+                    } else {
+                        // It had no node and its pool is empty by our order.
                         let ordered = self.ordered.get(&entry.pool);
                         pool.desired_nodes == 0
                             && known.nodes.is_empty()
                             && ordered.is_none_or(|order| known.read > order.at)
                     }
-                },
+                }
             };
             if !away {
                 continue;

@@ -177,7 +177,7 @@ impl Client {
     /// Makes a machine.
     pub async fn create(&self, host: &str, fields: &Fields) -> Result<Task, CallError> {
         let path = format!("/nodes/{}/qemu", encode(host));
-        task(self.call(Method::POST, &path, fields).await?)
+        task(&self.call(Method::POST, &path, fields).await?)
     }
 
     /// Copies a template.
@@ -188,7 +188,7 @@ impl Client {
         fields: &Fields,
     ) -> Result<Task, CallError> {
         let path = format!("{}/clone", machine(host, template));
-        task(self.call(Method::POST, &path, fields).await?)
+        task(&self.call(Method::POST, &path, fields).await?)
     }
 
     /// Changes settings of a machine, at once.
@@ -217,13 +217,13 @@ impl Client {
     /// Starts a machine.
     pub async fn start(&self, host: &str, vmid: u32) -> Result<Task, CallError> {
         let path = format!("{}/status/start", machine(host, vmid));
-        task(self.call(Method::POST, &path, &Fields::new()).await?)
+        task(&self.call(Method::POST, &path, &Fields::new()).await?)
     }
 
     /// Pulls the plug of a machine; also good for one that is off.
     pub async fn stop(&self, host: &str, vmid: u32) -> Result<Task, CallError> {
         let path = format!("{}/status/stop", machine(host, vmid));
-        task(self.call(Method::POST, &path, &Fields::new()).await?)
+        task(&self.call(Method::POST, &path, &Fields::new()).await?)
     }
 
     /// Removes a machine that is off, with its disks and whatever refers to it.
@@ -232,7 +232,7 @@ impl Client {
             "{}?purge=1&destroy-unreferenced-disks=1",
             machine(host, vmid)
         );
-        task(self.call(Method::DELETE, &path, &Fields::new()).await?)
+        task(&self.call(Method::DELETE, &path, &Fields::new()).await?)
     }
 
     /// How a task stands. One that is not known yet is at work.
@@ -435,7 +435,7 @@ fn machine(host: &str, vmid: u32) -> String {
     format!("/nodes/{}/qemu/{vmid}", encode(host))
 }
 
-fn task(answer: Value) -> Result<Task, CallError> {
+fn task(answer: &Value) -> Result<Task, CallError> {
     let text = answer.as_str().unwrap_or_default();
     Task::parse(text).ok_or_else(|| {
         CallError::Lost(format!(

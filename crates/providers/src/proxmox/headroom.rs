@@ -254,8 +254,8 @@ fn settings_lack(
     seen: &Observed,
     online: &[&Headroom],
 ) -> Option<String> {
-    let first = online.first()?;
     type Lack = fn(&ProxmoxOptions, &Observed, &str) -> Option<String>;
+    let first = online.first()?;
     let lacks: [(&str, Lack); 3] = [
         ("networkInterfaces", lacks_bridge),
         ("vmOptions", lacks_storage),

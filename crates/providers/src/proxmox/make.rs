@@ -262,8 +262,7 @@ impl Proxmox {
         let end = Instant::now() + patience;
         loop {
             match self.client.progress(task).await {
-                Ok(Progress::Running) if Instant::now() < end => {}
-                Err(CallError::Lost(_)) if Instant::now() < end => {}
+                Ok(Progress::Running) | Err(CallError::Lost(_)) if Instant::now() < end => {}
                 other => return other,
             }
             tokio::time::sleep(EVERY).await;

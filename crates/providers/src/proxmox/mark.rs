@@ -4,6 +4,8 @@
 //! So the mark names the cluster, the family, the object, the number, the name and the UUID, and a machine is ours only
 //! if all of them are what the machine itself has.
 
+use std::fmt::Write as _;
+
 use jiff::Timestamp;
 use joiner_core::name::Name;
 use serde::{Deserialize, Serialize};
@@ -149,11 +151,11 @@ pub fn uuid(uid: &Uid) -> String {
 /// A short name for a text.
 pub fn digest(text: &str) -> String {
     let octets = Sha256::digest(text.as_bytes());
-    octets
-        .iter()
-        .take(16)
-        .map(|octet| format!("{octet:02x}"))
-        .collect()
+    let mut digits = String::with_capacity(32);
+    for octet in octets.iter().take(16) {
+        let _ = write!(digits, "{octet:02x}");
+    }
+    digits
 }
 
 #[cfg(test)]
@@ -195,11 +197,11 @@ pub(super) mod tests {
 
     #[test]
     fn a_machine_is_ours_only_if_everything_agrees() {
+        type Change = fn(&mut Config);
         let good = mark();
         let proven = prove(&owner(), "joiner", 1250, &config(&good)).unwrap();
         assert!(proven.finished);
         assert_eq!(proven.mark, good);
-        type Change = fn(&mut Config);
         let changes: [(&str, Change); 6] = [
             ("no mark", |config| drop(config.0.remove("description"))),
             ("lost the tag", |config| {

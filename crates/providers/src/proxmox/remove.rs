@@ -72,9 +72,8 @@ impl Proxmox {
         let fields = Fields::from([("description".to_owned(), mark.description())]);
         let written = self.client.configure(&owned.host, mark.vmid, &fields).await;
         match written {
-            Ok(()) => {}
-            // The answer was lost: either it is written, or a crash before the end starts the machine once more.
-            Err(CallError::Lost(_)) => {}
+            // If the answer was lost, either it is written, or a crash before the end starts the machine once more.
+            Ok(()) | Err(CallError::Lost(_)) => {}
             Err(error) => return Err(unsettled(mark.vmid, &owned.host, error)),
         }
         if let Some(known) = self.memory().known.get_mut(&mark.vmid) {

@@ -147,11 +147,11 @@ mod tests {
 
     use super::*;
 
-    fn platform(root: Value, manufacturer: &str, boot: Value) -> Platform {
+    fn platform(root: &Value, manufacturer: &str, boot: &Value) -> Platform {
         let system = json!({"PowerState": "Off", "Manufacturer": manufacturer, "Boot": boot,
             "@Redfish.Settings": {"SettingsObject": {"@odata.id": "/redfish/v1/Systems/1/SD"}}});
         let system = System::read("/redfish/v1/Systems/1", &system, None).unwrap();
-        Platform::of(&root, &system)
+        Platform::of(root, &system)
     }
 
     fn reply(status: u16, body: &str) -> Reply {
@@ -174,12 +174,12 @@ mod tests {
             (json!({}), "Lenovo", Vendor::Lenovo),
             (json!({}), "Sushy Emulator", Vendor::Other),
         ] {
-            let found = platform(root, manufacturer, boot.clone());
+            let found = platform(&root, manufacturer, &boot);
             assert_eq!(found.vendor, vendor, "{manufacturer}");
             assert!(!found.keeps_boot_in_settings());
         }
-        assert!(platform(json!({}), "Newer", json!({})).keeps_boot_in_settings());
-        assert!(!platform(json!({"Vendor": "AMI"}), "", json!({})).keeps_boot_in_settings());
+        assert!(platform(&json!({}), "Newer", &json!({})).keeps_boot_in_settings());
+        assert!(!platform(&json!({"Vendor": "AMI"}), "", &json!({})).keeps_boot_in_settings());
     }
 
     #[test]

@@ -58,7 +58,7 @@ impl Leftover {
             offers: String::new(),
         };
         let mut again = None;
-        if let Err(word) = self.look(seat, pool, known, &mut report, now).await? {
+        if let Err(word) = Box::pin(self.look(seat, pool, known, &mut report, now)).await? {
             again = (word.reason == "KarpenterNotInstalled").then_some(SOON);
             let standing = !report.status.selected_instance_types.is_empty();
             let outage = word.reason.starts_with("AWS");
@@ -101,10 +101,7 @@ impl Leftover {
         let rendered = Source::of(pool) == Source::Rendered;
         let tags = rendered.then_some(&pool.spec.subnet_selector_tags);
         let target = u32::try_from(pool.spec.target_count()).unwrap_or(1);
-        let reading = self
-            .aws
-            .read(&pool.spec.region, &wanted, target, tags)
-            .await;
+        let reading = Box::pin(self.aws.read(&pool.spec.region, &wanted, target, tags)).await;
         let count = i64::try_from(self.aws.score_configurations()).unwrap_or(i64::MAX);
         self.metrics.configurations.set(count);
         let mut reading = match reading {

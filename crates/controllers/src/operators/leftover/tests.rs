@@ -3,14 +3,14 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn pool(spec: Value) -> LeftoverNodePool {
+fn pool(spec: &Value) -> LeftoverNodePool {
     let object = json!({"apiVersion": "gpu.devplatforms.io/v1alpha1", "kind": "LeftoverNodePool",
         "metadata": {"name": "gpu-spot-euc1", "uid": "u-1"}, "spec": spec});
     serde_json::from_value(object).unwrap()
 }
 
 fn documented() -> LeftoverNodePool {
-    pool(json!({
+    pool(&json!({
         "region": "eu-central-1", "families": ["g5", "g6", "p5"], "capacityType": "spot", "targetCount": 2,
         "maxInstanceTypes": 5, "maxZones": 2, "budgetsNodes": "10%", "consolidateAfter": "2m",
         "labels": {"workload": "gpu", "nvidia.com/gpu.present": "true"},
@@ -92,7 +92,7 @@ fn a_class_needs_a_role_from_somewhere_and_says_so() {
 
 #[test]
 fn empty_tags_cannot_be_rendered() {
-    let pool = pool(json!({"region": "eu-central-1", "role": "r"}));
+    let pool = pool(&json!({"region": "eu-central-1", "role": "r"}));
     let refused = node_class(&pool, &ClassDefaults::default(), ClassVersion::V1).unwrap_err();
     assert!(refused.contains("spec.subnetSelectorTags"), "{refused}");
 }
@@ -100,7 +100,7 @@ fn empty_tags_cannot_be_rendered() {
 #[test]
 fn durations_become_what_karpenter_reads() {
     let after = |text: &str| {
-        let pool = pool(json!({"region": "eu-central-1", "consolidateAfter": text}));
+        let pool = pool(&json!({"region": "eu-central-1", "consolidateAfter": text}));
         let rendered = node_pool(&pool, &choice(), &Market::default(), "c");
         rendered["spec"]["disruption"]["consolidateAfter"]
             .as_str()

@@ -102,7 +102,7 @@ fn act(
             action,
             "instanceTypeSet",
             form,
-            types(here, &region, form)?,
+            &types(here, &region, form)?,
             100,
             |xml, one| describe(xml, one),
         ),
@@ -112,7 +112,7 @@ fn act(
                 action,
                 "instanceTypeOfferingSet",
                 form,
-                rows,
+                &rows,
                 1000,
                 |xml, (name, zone)| {
                     xml.leaf("instanceType", name);
@@ -123,26 +123,14 @@ fn act(
         }
         "DescribeSpotPriceHistory" => history(cloud, here, &region, form, now),
         "GetSpotPlacementScores" => scores(cloud, here, &region, form, now),
-        "DescribeAvailabilityZones" => Ok(answer(action, |xml| {
-            xml.node("availabilityZoneInfo", |xml| {
-                for (name, id) in &here.zones {
-                    xml.node("item", |xml| {
-                        xml.leaf("zoneName", name);
-                        xml.leaf("zoneId", id);
-                        xml.leaf("zoneState", "available");
-                        xml.leaf("zoneType", "availability-zone");
-                        xml.leaf("regionName", &region);
-                    });
-                }
-            });
-        })),
+        "DescribeAvailabilityZones" => Ok(zones(here, &region)),
         "DescribeSubnets" => {
             let rows = if tagged(cloud, form) {
                 subnets(cloud, here)
             } else {
                 Vec::new()
             };
-            paged(action, "subnetSet", form, rows, 1000, |xml, zone| {
+            paged(action, "subnetSet", form, &rows, 1000, |xml, zone| {
                 xml.leaf("subnetId", format!("subnet-{zone}"));
                 xml.leaf("availabilityZone", zone);
                 xml.leaf(
@@ -159,7 +147,7 @@ fn act(
             } else {
                 Vec::new()
             };
-            paged(action, "securityGroupInfo", form, rows, 1000, |xml, id| {
+            paged(action, "securityGroupInfo", form, &rows, 1000, |xml, id| {
                 xml.leaf("groupId", id);
                 xml.leaf("groupName", "nodes");
             })
@@ -170,6 +158,22 @@ fn act(
             format!("The action {other} is not valid for this web service."),
         )),
     }
+}
+
+fn zones(here: &Region, region: &str) -> String {
+    answer("DescribeAvailabilityZones", |xml| {
+        xml.node("availabilityZoneInfo", |xml| {
+            for (name, id) in &here.zones {
+                xml.node("item", |xml| {
+                    xml.leaf("zoneName", name);
+                    xml.leaf("zoneId", id);
+                    xml.leaf("zoneState", "available");
+                    xml.leaf("zoneType", "availability-zone");
+                    xml.leaf("regionName", region);
+                });
+            }
+        });
+    })
 }
 
 fn signed(
@@ -272,7 +276,7 @@ fn paged<T>(
     action: &str,
     set: &str,
     form: &Form,
-    rows: Vec<T>,
+    rows: &[T],
     most: usize,
     write: impl Fn(&mut Xml, &T),
 ) -> Result<String, Refused> {
@@ -449,7 +453,7 @@ fn history(
         "DescribeSpotPriceHistory",
         "spotPriceHistorySet",
         form,
-        rows,
+        &rows,
         1000,
         |xml, (name, zone, price, at)| {
             xml.leaf("instanceType", name);
@@ -516,7 +520,7 @@ fn scores(
         "GetSpotPlacementScores",
         "spotPlacementScoreSet",
         form,
-        rows,
+        &rows,
         1000,
         |xml, (score, id)| {
             xml.leaf("region", region);

@@ -1,5 +1,7 @@
 //! Whether a request is signed as it should be: signature version 4, computed again.
 
+use std::fmt::Write as _;
+
 use http::HeaderMap;
 use sha2::{Digest as _, Sha256};
 
@@ -31,8 +33,8 @@ impl Claim {
             return Err(Unsigned::Missing);
         };
         let part = |name: &str| {
-            let all = text.split(',').map(str::trim);
-            let found = all.filter_map(|one| one.strip_prefix(name)).next();
+            let mut all = text.split(',').map(str::trim);
+            let found = all.find_map(|one| one.strip_prefix(name));
             found.ok_or_else(|| Unsigned::Incomplete(name.to_owned()))
         };
         let scope: Vec<&str> = part("Credential=")?.split('/').collect();
@@ -66,18 +68,20 @@ impl Claim {
         let mut canonical = "POST\n/\n\n".to_owned();
         for name in &self.signed {
             let value = value(name).ok_or_else(|| Unsigned::Incomplete(name.clone()))?;
-            canonical.push_str(&format!("{name}:{value}\n"));
+            // Writing to a string cannot fail.
+            let _ = writeln!(canonical, "{name}:{value}");
         }
         if !self.signed.iter().any(|one| one == "host") {
             return Err(Unsigned::Incomplete("host".to_owned()));
         }
         let moment =
             value("x-amz-date").ok_or_else(|| Unsigned::Incomplete("x-amz-date".to_owned()))?;
-        canonical.push_str(&format!(
+        let _ = write!(
+            canonical,
             "\n{}\n{}",
             self.signed.join(";"),
             hex(&Sha256::digest(body))
-        ));
+        );
         let scope = format!(
             "{}/{}/{}/aws4_request",
             self.date, self.region, self.service
@@ -99,7 +103,11 @@ impl Claim {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    let mut digits = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        let _ = write!(digits, "{byte:02x}");
+    }
+    digits
 }
 
 fn hmac(key: &[u8], text: &[u8]) -> Vec<u8> {

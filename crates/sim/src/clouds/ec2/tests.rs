@@ -39,7 +39,9 @@ fn wanted(families: &[&str]) -> Wanted {
 async fn a_region_is_read_in_pages_with_scores_by_zone_name() {
     let cloud = Ec2Cloud::new(Ec2CloudOptions::calm(1), Clock::virtual_time());
     let aws = aws(&cloud, "simulated-secret");
-    let reading = aws.read("us-east-1", &wanted(&[]), 2, None).await.unwrap();
+    let reading = Box::pin(aws.read("us-east-1", &wanted(&[]), 2, None))
+        .await
+        .unwrap();
     assert!(
         cloud.count("DescribeInstanceTypes") > 10,
         "pages of a hundred"
@@ -57,18 +59,21 @@ async fn a_region_is_read_in_pages_with_scores_by_zone_name() {
     assert_eq!((choice.types.len(), choice.zones.len()), (5, 2));
     // Within five minutes nothing is asked again.
     let before = cloud.calls().len();
-    aws.read("us-east-1", &wanted(&[]), 2, None).await.unwrap();
+    Box::pin(aws.read("us-east-1", &wanted(&[]), 2, None))
+        .await
+        .unwrap();
     assert_eq!(cloud.calls().len(), before);
     tokio::time::sleep(Duration::from_mins(6)).await;
-    aws.read("us-east-1", &wanted(&[]), 2, None).await.unwrap();
+    Box::pin(aws.read("us-east-1", &wanted(&[]), 2, None))
+        .await
+        .unwrap();
     assert_eq!(cloud.calls().len(), before + 1, "prices alone");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_wrong_secret_is_refused_and_never_retried() {
     let cloud = Ec2Cloud::new(Ec2CloudOptions::calm(1), Clock::virtual_time());
-    let error = aws(&cloud, "wrong")
-        .read("us-east-1", &wanted(&["g5"]), 2, None)
+    let error = Box::pin(aws(&cloud, "wrong").read("us-east-1", &wanted(&["g5"]), 2, None))
         .await
         .unwrap_err();
     assert_eq!(
@@ -87,14 +92,12 @@ async fn throttling_is_waited_out_and_what_was_read_outlives_an_outage() {
         Ec2Fault::Refused(503, "RequestLimitExceeded".into()),
         2,
     );
-    let first = aws
-        .read("us-east-1", &wanted(&["g5"]), 2, None)
+    let first = Box::pin(aws.read("us-east-1", &wanted(&["g5"]), 2, None))
         .await
         .unwrap();
     cloud.fail("*", Ec2Fault::Says(500, "<html>".into()), 1000);
     tokio::time::sleep(Duration::from_mins(30)).await;
-    let later = aws
-        .read("us-east-1", &wanted(&["g5"]), 2, None)
+    let later = Box::pin(aws.read("us-east-1", &wanted(&["g5"]), 2, None))
         .await
         .unwrap();
     assert_eq!(later.market, first.market);
@@ -102,8 +105,7 @@ async fn throttling_is_waited_out_and_what_was_read_outlives_an_outage() {
     assert_eq!(later.sight.prices.error.unwrap().code, "Http500");
     cloud.forgive();
     tokio::time::sleep(Duration::from_mins(1)).await;
-    let again = aws
-        .read("us-east-1", &wanted(&["g5"]), 2, None)
+    let again = Box::pin(aws.read("us-east-1", &wanted(&["g5"]), 2, None))
         .await
         .unwrap();
     assert_eq!(again.sight.prices.error, None);
@@ -118,8 +120,7 @@ async fn the_limit_of_score_configurations_is_no_lack_of_capacity() {
     };
     let cloud = Ec2Cloud::new(options, Clock::virtual_time());
     let aws = aws(&cloud, "simulated-secret");
-    let reading = aws
-        .read("us-east-1", &wanted(&["g5"]), 2, None)
+    let reading = Box::pin(aws.read("us-east-1", &wanted(&["g5"]), 2, None))
         .await
         .unwrap();
     assert_eq!(reading.market.scores, None);
@@ -135,7 +136,7 @@ async fn the_limit_of_score_configurations_is_no_lack_of_capacity() {
         .is_empty()
     );
     tokio::time::sleep(Duration::from_mins(30)).await;
-    aws.read("us-east-1", &wanted(&["g5"]), 2, None)
+    Box::pin(aws.read("us-east-1", &wanted(&["g5"]), 2, None))
         .await
         .unwrap();
     assert_eq!(
@@ -155,15 +156,13 @@ async fn truncated_answers_are_an_outage_and_list_prices_are_optional() {
         Ec2Fault::Refused(400, "AccessDeniedException".into()),
         10,
     );
-    let error = aws
-        .read("us-east-1", &wanted(&["g5"]), 2, None)
+    let error = Box::pin(aws.read("us-east-1", &wanted(&["g5"]), 2, None))
         .await
         .unwrap_err();
     assert_eq!(error.code, "UnreadableAnswer");
     cloud.forgive();
     tokio::time::sleep(Duration::from_mins(1)).await;
-    let reading = aws
-        .read("us-east-1", &wanted(&["g5"]), 2, None)
+    let reading = Box::pin(aws.read("us-east-1", &wanted(&["g5"]), 2, None))
         .await
         .unwrap();
     assert!(

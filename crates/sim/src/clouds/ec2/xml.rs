@@ -8,6 +8,10 @@ pub(super) struct Xml(pub(super) String);
 
 impl Xml {
     /// `<name>text</name>`.
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "texts and numbers, borrowed or not"
+    )]
     pub(super) fn leaf(&mut self, name: &str, text: impl ToString) {
         let text = text.to_string();
         let text = text

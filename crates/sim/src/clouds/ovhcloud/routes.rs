@@ -144,10 +144,18 @@ impl Call<'_> {
     }
 }
 
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "an answer among others that may be refusals"
+)]
 fn ok(value: &Value) -> Result<Response, Refused> {
     Ok(axum::Json(value).into_response())
 }
 
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "an answer among others that may be refusals"
+)]
 fn nothing() -> Result<Response, Refused> {
     Ok((StatusCode::OK, Body::empty()).into_response())
 }

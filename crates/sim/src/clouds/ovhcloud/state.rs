@@ -1,6 +1,7 @@
 //! The pools and nodes that the cloud knows, and what becomes of them when.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -104,7 +105,11 @@ fn digest(seed: u64, name: &str, number: u64) -> Vec<u8> {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    let mut digits = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        let _ = write!(digits, "{byte:02x}");
+    }
+    digits
 }
 
 /// A UUID that is always the same for the same arguments.

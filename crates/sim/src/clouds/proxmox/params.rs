@@ -66,15 +66,12 @@ pub(super) fn decode(text: &str) -> String {
             .then(|| text.get(at + 1..at + 3))
             .flatten()
             .and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        match escaped {
-            Some(octet) => {
-                octets.push(octet);
-                at += 3;
-            }
-            None => {
-                octets.push(if *byte == b'+' { b' ' } else { *byte });
-                at += 1;
-            }
+        if let Some(octet) = escaped {
+            octets.push(octet);
+            at += 3;
+        } else {
+            octets.push(if *byte == b'+' { b' ' } else { *byte });
+            at += 1;
         }
     }
     String::from_utf8_lossy(&octets).into_owned()

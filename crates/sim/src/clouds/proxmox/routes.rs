@@ -159,7 +159,7 @@ fn handle(
             user: &user,
             given,
         };
-        return on_host(inner, method, rest, call).unwrap_or_else(|| Err(unknown()));
+        return on_host(inner, method, rest, &call).unwrap_or_else(|| Err(unknown()));
     }
     let answer = match (method, segments.as_slice()) {
         (&Method::GET, ["version"]) => {
@@ -285,6 +285,10 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
+    #[expect(
+        clippy::unnecessary_wraps,
+        reason = "an answer among others that may be refusals"
+    )]
     fn begin(
         &self,
         inner: &mut Inner,
@@ -305,7 +309,7 @@ impl Call<'_> {
     }
 }
 
-fn on_host(inner: &mut Inner, method: &Method, rest: &[&str], call: Call<'_>) -> Option<Answer> {
+fn on_host(inner: &mut Inner, method: &Method, rest: &[&str], call: &Call<'_>) -> Option<Answer> {
     Some(match (method, rest) {
         (&Method::GET, ["status"]) => {
             let host = inner.options.hosts.get(call.host)?;
@@ -331,7 +335,7 @@ fn on_host(inner: &mut Inner, method: &Method, rest: &[&str], call: Call<'_>) ->
                     .collect(),
             ))
         }
-        (&Method::POST, ["qemu"]) => create(inner, &call),
+        (&Method::POST, ["qemu"]) => create(inner, call),
         (&Method::GET, ["tasks"]) => {
             let own = inner
                 .cluster
@@ -363,7 +367,7 @@ fn on_host(inner: &mut Inner, method: &Method, rest: &[&str], call: Call<'_>) ->
             if *method != Method::GET && rest != ["clone"] {
                 inner.cluster.touched.push(vmid);
             }
-            return on_machine(inner, method, vmid, rest, &call);
+            return on_machine(inner, method, vmid, rest, call);
         }
         _ => return None,
     })

@@ -215,9 +215,8 @@ impl Bmc {
         let model = &self.setup.model;
         let path = self.path();
         let power = match self.power {
-            Power::Off => "Off",
             Power::Starting(_) if model.transitions => "PoweringOn",
-            Power::Starting(_) => "Off",
+            Power::Off | Power::Starting(_) => "Off",
             Power::Stopping(_) if model.transitions => "PoweringOff",
             Power::On | Power::Stopping(_) => "On",
         };

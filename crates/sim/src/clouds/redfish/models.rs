@@ -44,6 +44,7 @@ pub enum BootPlace {
 }
 
 /// One kind of BMC.
+#[expect(clippy::struct_excessive_bools, reason = "independent quirks")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Model {
     /// Short name.
