@@ -73,6 +73,7 @@ impl Nodes {
 }
 
 #[tokio::test(start_paused = true)]
+#[expect(clippy::too_many_lines, reason = "one story")]
 async fn a_week_of_prices_changes_little_and_costs_little_more_than_hindsight() {
     let options = Ec2CloudOptions {
         moving: true,

@@ -346,8 +346,8 @@ mod tests {
         serde_json::from_value(spec).unwrap()
     }
 
-    fn lowered(host: serde_json::Value) -> Result<HostOptions, ProviderError> {
-        let spec = spec(&host);
+    fn lowered(host: &serde_json::Value) -> Result<HostOptions, ProviderError> {
+        let spec = spec(host);
         let terms = Terms {
             field: "spec.redfish",
             settings: &spec.redfish,
@@ -361,7 +361,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_host_takes_from_all_what_it_does_not_say_itself() {
-        let host = lowered(json!({"labels": {"topology.kubernetes.io/zone": "rack-a"}, "powerOff": {"mode": "Force"}, "extendedResources": {"nvidia.com/gpu": 4}})).unwrap();
+        let host = lowered(&json!({"labels": {"topology.kubernetes.io/zone": "rack-a"}, "powerOff": {"mode": "Force"}, "extendedResources": {"nvidia.com/gpu": 4}})).unwrap();
         assert_eq!(host.boot.mode, Some(BootMode::Uefi));
         assert_eq!(host.boot.override_, BootOverride::Once);
         assert!(!host.power_off.graceful);
@@ -373,14 +373,14 @@ mod tests {
         let credentials = host.access.credentials.credentials().await.unwrap();
         assert_eq!(credentials.username, "username-of-bmc");
         let host =
-            lowered(json!({"tls": {"insecureSkipVerify": true}, "pricePerHour": "0.5"})).unwrap();
+            lowered(&json!({"tls": {"insecureSkipVerify": true}, "pricePerHour": "0.5"})).unwrap();
         assert!(host.access.unverified);
         assert_eq!(host.price, Money::from_dollars(0.5));
     }
 
     #[tokio::test]
     async fn a_secret_that_is_not_there_is_for_a_person_to_mend() {
-        let host = lowered(json!({"credentialsSecretRef": {"name": "gone"}})).unwrap();
+        let host = lowered(&json!({"credentialsSecretRef": {"name": "gone"}})).unwrap();
         let error = host.access.credentials.credentials().await.err().unwrap();
         assert_eq!(error.kind(), "unauthorised");
         assert!(error.to_string().contains("joiner/gone"), "{error}");
@@ -388,13 +388,13 @@ mod tests {
 
     #[tokio::test]
     async fn bad_settings_name_their_field() {
-        let refused = |host| lowered(host).err().unwrap().to_string();
-        let said = refused(json!({"powerOff": {"timeout": "soon"}}));
+        let refused = |host: &serde_json::Value| lowered(host).err().unwrap().to_string();
+        let said = refused(&json!({"powerOff": {"timeout": "soon"}}));
         assert!(
             said.contains("spec.redfish.hosts[0].powerOff.timeout"),
             "{said}"
         );
-        let said = refused(json!({"credentialsSecretRef": {}}));
+        let said = refused(&json!({"credentialsSecretRef": {}}));
         assert!(
             said.contains("spec.redfish.hosts[0].credentialsSecretRef.name is missing"),
             "{said}"

@@ -9,6 +9,10 @@ use joiner_providers::ovhcloud::Credentials;
 use crate::failure::Failure;
 
 /// The project and its credentials, used where an `OVHNodeClass` does not say.
+#[expect(
+    clippy::struct_field_names,
+    reason = "flags are named after their fields"
+)]
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "OVHcloud")]
 pub(crate) struct OvhArgs {

@@ -41,6 +41,17 @@ pub(super) struct Session {
     simulated: Tasks,
 }
 
+fn leftover(args: &RunArgs) -> Result<LeftoverParts, Failure> {
+    let mock = args.behaviour.mock_mode;
+    Ok(LeftoverParts {
+        aws: aws::open(&args.aws, mock)?,
+        options: LeftoverOptions {
+            defaults: aws::defaults(&args.aws, mock),
+            ..LeftoverOptions::default()
+        },
+    })
+}
+
 impl Session {
     /// Starts everything.
     pub(super) fn start(
@@ -111,16 +122,8 @@ impl Session {
         classes.push(Arc::new(proxmox));
         classes.push(Arc::new(metal));
         classes.push(Arc::new(smith));
-        let mock = args.behaviour.mock_mode;
-        let leftover = LeftoverParts {
-            aws: aws::open(&args.aws, mock)?,
-            options: LeftoverOptions {
-                defaults: aws::defaults(&args.aws, mock),
-                ..LeftoverOptions::default()
-            },
-        };
         let wiring = Wiring {
-            leftover: Some(leftover),
+            leftover: Some(leftover(args)?),
             karpetrack: args.rackspace.karpetrack(cloudspace),
             classes,
             clock: Arc::new(SystemClock),

@@ -100,6 +100,7 @@ async fn lo_01_every_field_has_its_default_and_nonsense_is_refused_at_admission(
     }
 }
 
+#[expect(clippy::too_many_lines, reason = "one story")]
 async fn lo_02_lo_06_the_quick_start_renders_both_objects_and_reports() {
     let mut region = Region::start(Classes::V1).await;
     region.join(&[]);

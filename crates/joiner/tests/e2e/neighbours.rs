@@ -218,6 +218,7 @@ fn of_side<'a>(seen: &'a Seen, side: &'a str) -> impl Iterator<Item = &'a Arc<Va
     all.filter(move |one| label(one, "karpenter.sh/nodepool") == side)
 }
 
+#[expect(clippy::too_many_lines, reason = "one story")]
 async fn karpenter_and_joiner_churn_side_by_side_and_never_touch_each_other() {
     let world = World::start().await;
     let class = json!({"apiVersion": "joiner.dev/v1alpha1", "kind": "SimNodeClass", "metadata": {"name": "default"},
