@@ -201,3 +201,24 @@ fn a_machine_that_leaves_too_little_choice_at_the_lower_price_replaces_nothing()
     problem.pools[0].requirements = vec![wanted];
     assert!(decide(&problem).removals.is_empty());
 }
+
+#[test]
+fn a_surcharge_for_every_node_counts_for_what_is_bought_as_for_what_goes() {
+    let mut problem = problem();
+    on_demand_only(&mut problem);
+    problem.settings.node_surcharge = Money::from_dollars(1.0);
+    node(&mut problem, "a", 4, &[4000]);
+    let plan = decide(&problem);
+    assert_eq!(
+        why_kept(&plan, "a"),
+        "it costs $1.20 an hour, its pods elsewhere $1.20"
+    );
+    problem.nodes.clear();
+    node(&mut problem, "waste", 8, &[1900]);
+    let plan = decide(&problem);
+    let Reason::Disrupted { before, after, .. } = &plan.removals[0].reason else {
+        panic!("{plan:?}");
+    };
+    let dollars = Money::from_dollars;
+    assert_eq!((*before, *after), (dollars(1.4), dollars(1.1)));
+}
