@@ -90,7 +90,9 @@ fn order(uid: u32, catalog: &Catalog) -> LaunchRequest {
         .types
         .iter()
         .flat_map(|kind| kind.offerings.iter().map(move |one| (kind, one)))
-        .find(|(_, one)| one.capacity_type == CapacityType::Spot)
+        .filter(|(_, one)| one.available)
+        // Spot where there is any.
+        .min_by_key(|(_, one)| one.capacity_type != CapacityType::Spot)
         .unwrap();
     LaunchRequest {
         uid: Uid(format!("0b5cbbe1-0000-4000-8000-{uid:012}").into()),
