@@ -206,7 +206,8 @@ pub(super) fn only_canaries(world: &World, problem: &mut Problem, machines: &BTr
     let mut first: BTreeMap<Name, Option<(Timestamp, usize)>> = BTreeMap::new();
     let empty = |node: &Node| node.pods.iter().all(|pod| !pod.reschedulable());
     for (position, node) in problem.nodes.iter().enumerate() {
-        if empty(node) {
+        // One whose pods are promised to its replacement looks empty, and is the one that goes first.
+        if empty(node) && !node.deleting {
             continue;
         }
         let machine = machines

@@ -1,7 +1,7 @@
 //! The paths of the API: who may call, and what is answered.
 
 use axum::Router;
-use axum::body::{Body, to_bytes};
+use axum::body::to_bytes;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -157,7 +157,7 @@ fn ok(value: &Value) -> Result<Response, Refused> {
     reason = "an answer among others that may be refusals"
 )]
 fn nothing() -> Result<Response, Refused> {
-    Ok((StatusCode::OK, Body::empty()).into_response())
+    Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 /// Whether a path is what a rule says; `*` stands for anything, slashes included.
