@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use joiner_controllers::edge::names::digest;
 use joiner_testing::{Always, Seen};
 use serde_json::{Value, json};
 
@@ -310,9 +311,9 @@ impl Sight {
         let Some(class) = self.class() else {
             return Vec::new();
         };
-        let uid = text(&class, "/metadata/uid");
         let memory = self.seen.list(paths::CONFIG_MAPS);
-        let own = memory.filter(|map| label(map, "joiner.dev/sim-class") == uid);
+        let ledger = digest(text(&class, "/metadata/uid"));
+        let own = memory.filter(|map| label(map, "joiner.dev/ledger") == ledger);
         own.map(|map| text(map, "/metadata/name").to_owned())
             .collect()
     }
