@@ -57,7 +57,6 @@ fn a_report_for_programs_lists_every_seed_with_its_hash() {
 }
 
 #[test]
-#[ignore = "open: the auditor has not judged ownership by mark yet; make simulate"]
 fn a_range_without_a_seed_is_refused_with_the_way_out() {
     let output = Command::new(env!("CARGO_BIN_EXE_joiner"))
         .args(["simulate", "--seeds", "5..5"])
