@@ -13,7 +13,7 @@ pub use condition::{Condition, Conditions, Truth, kinds};
 pub use machine::{
     Intent, MachineRecord, MachineStatus, MetadataChange, NewMachine, Offer, annotations,
 };
-pub use mark::{MANAGED_BY, Mark, manager};
+pub use mark::{MACHINE_UID, MANAGED_BY, Mark, manager};
 pub use pool::{
     Behind, BufferRecord, BufferStatus, ClassRecord, GateRecord, OverlayRecord, PoolRecord,
     PoolStatus, PriceRule, ScalableRef,

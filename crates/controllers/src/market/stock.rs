@@ -5,33 +5,12 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use joiner_core::labels;
-use joiner_core::name::Name;
 use joiner_core::plan::stock::{Sale, take};
 use joiner_core::problem::Catalog;
 
 use crate::record::{ClassKey, MachineRecord, kinds};
 use crate::view::World;
 use crate::view::problem::Terms;
-
-/// Names what is scarce in a catalogue by its class, so that the catalogues that overlays and price limits make of it for
-/// single pools all draw on the one stock.
-pub(crate) fn name(catalog: &mut Catalog, base: &Name) {
-    for kind in &mut catalog.types {
-        for offering in &mut kind.offerings {
-            if offering.left.is_some() && offering.stock.is_none() && offering.reservation.is_none()
-            {
-                let (zone, paid) = (&offering.zone, offering.capacity_type);
-                let stock = format!("{base}/{}/{}/{zone}/{paid}", kind.name, offering.region);
-                offering.stock = Some(stock.into());
-            }
-        }
-    }
-    for host in catalog.ranges.iter_mut().flat_map(|one| &mut one.hosts) {
-        if host.stock.is_empty() {
-            host.stock = format!("{base}/{}", host.name).into();
-        }
-    }
-}
 
 /// Takes off what is for sale whatever machine objects stand for that the last reading of their catalogue cannot show:
 /// machines that are not launched yet, or were launched after it.
@@ -141,8 +120,8 @@ mod tests {
     fn catalogues_made_of_one_class_share_its_stock() {
         let (mut one, mut other) = (catalog(), catalog());
         other.name = "c#pool".into();
-        name(&mut one, &"c".into());
-        name(&mut other, &"c".into());
+        one.share_stock("c");
+        other.share_stock("c");
         let stock = |catalog: &Catalog| catalog.types[0].offerings[0].stock.clone();
         assert!(stock(&one).is_some() && stock(&one) == stock(&other));
         assert_eq!(

@@ -47,7 +47,7 @@ pub(crate) fn terms(context: &Context, world: &World, now: Timestamp) -> Terms {
         let mut catalog = (*catalog).clone();
         context.backoffs.close_offerings(&mut catalog, now);
         context.learned.correct(&base, &mut catalog);
-        stock::name(&mut catalog, &base);
+        catalog.share_stock(&base);
         if overlays.is_empty() && pool.max_price.is_none() {
             terms
                 .catalogs

@@ -38,8 +38,6 @@ pub mod annotations {
     pub const PRICE: &str = "joiner.dev/price";
     /// When every pod is gone at the latest.
     pub const TERMINATION_TIMESTAMP: &str = "karpenter.sh/nodeclaim-termination-timestamp";
-    /// On a node: identity of the machine object that it belongs to, where that object cannot be its owner.
-    pub const MACHINE_UID: &str = "joiner.dev/machine-uid";
     /// `"true"` on a node or machine: leave it alone.
     pub const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
 }

@@ -6,7 +6,7 @@ use joiner_providers::Uid;
 /// Annotation on nodes and machine objects: the cluster's identity and the family, `<UID of kube-system>.<family>`.
 pub const MANAGED_BY: &str = "joiner.dev/managed-by";
 /// Annotation on nodes: UID of the machine object that the node belongs to.
-pub(crate) const MACHINE_UID: &str = "joiner.dev/machine-uid";
+pub const MACHINE_UID: &str = "joiner.dev/machine-uid";
 
 /// Who looks after machines of one family in one cluster, as it stands in [`MANAGED_BY`].
 pub fn manager(cluster: &str, family: &str) -> Name {

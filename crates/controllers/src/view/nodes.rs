@@ -229,7 +229,7 @@ pub fn lower_node(node: core::Node) -> NodeRecord {
             .map(|owner| owner.uid.into())
             .chain(
                 given
-                    .get(annotations::MACHINE_UID)
+                    .get(crate::record::MACHINE_UID)
                     .map(|uid| uid.as_str().into()),
             )
             .collect(),

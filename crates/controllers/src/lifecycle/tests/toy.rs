@@ -20,8 +20,8 @@ use crate::edge::clients::WriteError;
 use crate::edge::clock;
 use crate::lifecycle::{Cause, Memory, NodeChange, Observed, Step, Wake, step};
 use crate::record::{
-    ClassKey, Key, MANAGED_BY, MachineRecord, MachineStatus, Mark, MetadataChange, Offer,
-    annotations, manager,
+    ClassKey, Key, MACHINE_UID, MANAGED_BY, MachineRecord, MachineStatus, Mark, MetadataChange,
+    Offer, manager,
 };
 use crate::view::nodes::{NodeCondition, NodeRecord, TaintTime};
 use crate::view::pods::{DoNotDisrupt, Owner, PodKey, PodRecord};
@@ -551,7 +551,7 @@ impl Toy {
             node.owners.push(owner.uid.as_str().into());
         }
         node.owners
-            .extend(change.annotations.get(annotations::MACHINE_UID).cloned());
+            .extend(change.annotations.get(MACHINE_UID).cloned());
         node.unschedulable |= change.cordon;
         self.settle_node();
     }
