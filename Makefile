@@ -81,6 +81,10 @@ versus: build ## Run Joiner and Karpenter with its kwok provider, one after the 
 karpenter-suite: build controlplane ## Run Karpenter's own end-to-end suite on Joiner; ARGS="--focus Drift" for a part of it.
 	$(CARGO) run --quiet --release --package joiner-testing --bin karpenter-suite -- --joiner bin/joiner $(ARGS)
 
+.PHONY: screenshots
+screenshots: ## Take pictures of the page for docs/images, from a running demo.
+	$(CARGO) test --package joiner --test browser -- --ignored pictures
+
 ##@ Cluster
 
 .PHONY: manifests

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use joiner_core::money::Money;
 use joiner_core::name::Name;
 use joiner_core::plan::Plan;
 use joiner_core::problem::{Problem, Settings as CoreSettings};
 use tokio::sync::{Mutex, RwLock, Semaphore};
 
+use crate::decisions::{Decisions, Kind, Subject};
 use crate::dialect::{Dialect, ObjectRef, Window};
 use crate::disrupt::Past;
 use crate::edge::clients::Clients;
@@ -27,6 +29,7 @@ use crate::market::slots::Classes;
 use crate::provision::Served;
 use crate::record::{Key, MachineRecord, Mark, PoolRecord};
 use crate::view::View;
+use crate::view::problem::{Snapshot, Terms};
 
 /// How many pods are written to at once: the API server takes no more, however many it is asked for.
 pub(crate) const PENS: usize = 20;
@@ -128,6 +131,14 @@ impl Default for Settings {
     }
 }
 
+/// What everything costs now.
+pub struct Market {
+    /// What is for sale on which terms, and which pools are closed.
+    pub terms: Terms,
+    /// What machines cost now; one that is missing has no known price.
+    pub prices: BTreeMap<Key, Money>,
+}
+
 /// Everything that the parts of the engine share.
 pub struct Context {
     /// Ways to the API server.
@@ -158,6 +169,8 @@ pub struct Context {
     pub served: Served,
     /// What users are told.
     pub events: Events,
+    /// What was decided about everything, and why.
+    pub decisions: Decisions,
     /// What is counted.
     pub metrics: Metrics,
     /// How to behave.
@@ -209,6 +222,9 @@ impl Context {
         reason: &'static str,
         message: &str,
     ) -> bool {
+        let about = Subject::new(Kind::Machine, machine.key.name.clone());
+        self.decisions
+            .told(about, severity, reason, message, self.now());
         self.dialect(&machine.key).is_none_or(|dialect| {
             let about = dialect.machine_ref(machine);
             let events = self.events.by(dialect.event_source());
@@ -224,6 +240,9 @@ impl Context {
         reason: &'static str,
         message: &str,
     ) {
+        let about = Subject::new(Kind::Pool, pool.id().clone());
+        self.decisions
+            .told(about, severity, reason, message, self.now());
         if let Some(dialect) = self.dialect(&pool.key) {
             let about = dialect.pool_ref(pool);
             let events = self.events.by(dialect.event_source());
@@ -263,6 +282,9 @@ impl Context {
         reason: &'static str,
         message: &str,
     ) {
+        let subject = Subject::new(Kind::Node, name);
+        self.decisions
+            .told(subject, severity, reason, message, self.now());
         let about = ObjectRef {
             api_version: "v1".into(),
             kind: "Node".into(),
@@ -273,6 +295,27 @@ impl Context {
         };
         self.events_for(&machine.key)
             .say(&about, severity, reason, message);
+    }
+
+    /// What everything costs now, and why pools must not buy.
+    pub fn market(&self) -> Market {
+        let now = self.now();
+        let world = self.view.read();
+        let terms = crate::market::terms::terms(self, &world, now);
+        let price = |machine: &Arc<MachineRecord>| {
+            let price = crate::view::problem::price(machine, &terms)?;
+            Some((machine.key.clone(), price))
+        };
+        let prices = world.machines.iter().filter_map(price).collect();
+        Market { terms, prices }
+    }
+
+    /// The cluster as a problem, as it stands now: what `what-if` and replay start from.
+    pub fn snapshot(&self) -> Snapshot {
+        let now = self.now();
+        let world = self.view.read();
+        let terms = crate::market::terms::terms(self, &world, now);
+        world.problem(&terms, now)
     }
 
     /// Decides where waiting pods go, and what to buy for them.

@@ -179,6 +179,9 @@ async fn look(context: &Context, mind: &mut Mind) -> Option<Timestamp> {
         return next_change(plan);
     }
     let (problem, plan) = decide(context, problem).await?;
+    context
+        .decisions
+        .disrupted(context.now(), &problem, &plan, &machines);
     measure::measure(context, &problem, &plan);
     mind.reasons.learn(context, &plan, &machines);
     mind.reasons.speak(context);

@@ -143,6 +143,7 @@ impl Engine {
             repeats: crate::guards::repeats::Repeats::default(),
             learned: crate::market::observed::Learned::default(),
             served: crate::provision::Served::default(),
+            decisions: crate::decisions::Decisions::default(),
             purchasing: tokio::sync::Mutex::default(),
             selling: tokio::sync::RwLock::default(),
             opening: tokio::sync::RwLock::default(),

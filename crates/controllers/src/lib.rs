@@ -12,6 +12,7 @@
 //! | [`operator`], [`operators`] | the trait for a family that only renders objects of another controller, and each such family |
 //! | [`classes`] | node classes become providers, one module for each kind |
 //! | [`market`] | what can be bought: providers by class, catalogues, overlays, prices, what is sold out |
+//! | [`decisions`] | the ledger: what was decided about each pod, node, pool and machine, and why |
 //! | [`guards`] | what holds the engine back: limits, launch rate, health of pools, a check of its own promises |
 //! | `provision` | pending pods become machines |
 //! | [`lifecycle`] | one reconciler for each machine: launch, register, initialise, drain, terminate |
@@ -20,6 +21,7 @@
 
 pub mod classes;
 pub mod context;
+pub mod decisions;
 pub mod dialect;
 pub mod dialects;
 mod disrupt;

@@ -29,6 +29,7 @@ pub(crate) use served::{Ground, Kind, Reservation, Served};
 pub(crate) use statics::one_more;
 
 use crate::context::{Context, Mode};
+use crate::decisions::Provisioned;
 use crate::edge::clients::WriteError;
 use crate::edge::clock;
 use crate::edge::events::Severity;
@@ -126,9 +127,10 @@ async fn round(context: &Context, known: &mut LastDecision) -> Outcome {
         problem,
         pending,
         machines,
-        ..
+        ignored,
     } = snapshot;
     let recalled = known.recall(&problem).cloned();
+    let fresh = recalled.is_none();
     let decided = match recalled {
         Some(plan) => Some((problem, plan)),
         None => context.provide(problem).await,
@@ -151,6 +153,16 @@ async fn round(context: &Context, known: &mut LastDecision) -> Outcome {
     };
     remember(context, &problem, &plan, &pending, &made);
     drop(selling);
+    if fresh {
+        let decided = Provisioned {
+            problem: &problem,
+            plan: &plan,
+            pending: &pending,
+            made: &made,
+            ignored: &ignored,
+        };
+        context.decisions.provisioned(context.now(), &decided);
+    }
     tell(context, &problem, &plan, &pending, &made, &machines);
     crate::upkeep::buffers::judge(context, &problem, &plan).await;
     let complete = made.len() == plan.launches.len() && plan.unplaced.is_empty();

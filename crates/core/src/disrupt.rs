@@ -28,8 +28,8 @@ use self::trial::{Trial, Trials};
 use crate::money::Money;
 use crate::name::Name;
 use crate::pack::{Options, Readings};
-use crate::plan::{Kept, Plan, Reason, Removal};
-use crate::problem::{ConsolidationPolicy, DisruptionReason, Problem};
+use crate::plan::{Code, Kept, Plan, Reason, Removal};
+use crate::problem::{ConsolidationPolicy, DisruptionReason, Pool, Problem};
 
 /// Why each node that goes goes, by its index.
 type Causes = BTreeMap<u32, DisruptionReason>;
@@ -102,38 +102,56 @@ fn render(problem: &Problem, standings: &[Candidate], causes: &Causes, trial: Tr
             });
             continue;
         }
-        let (because, until) = match &candidate.standing {
+        let (code, because, until) = match &candidate.standing {
             Standing::Free => {
                 let pool = &problem.pools[candidate.pool];
                 let balanced = pool.disruption.policy == ConsolidationPolicy::Balanced;
-                let because = match candidate.elsewhere {
-                    Elsewhere::Cost(cost) if balanced && cost < price => format!(
-                        "it costs {price} an hour, its pods elsewhere {cost}: too little for pool {}, which is Balanced, \
-                         to move them",
-                        pool.name
-                    ),
-                    Elsewhere::Cost(cost) if cost < price => format!(
-                        "it costs {price} an hour, its pods elsewhere {cost}: too little to move them for"
-                    ),
-                    Elsewhere::Cost(cost) => {
-                        format!("it costs {price} an hour, its pods elsewhere {cost}")
-                    }
-                    Elsewhere::Nowhere | Elsewhere::Unknown => {
-                        "its pods have no other place".to_owned()
-                    }
-                };
-                (because, None)
+                let (code, because) = stays(pool, balanced, price, candidate.elsewhere);
+                (code, because, None)
             }
-            Standing::Held { because, until } => (because.clone(), *until),
+            Standing::Held {
+                code,
+                because,
+                until,
+            } => (*code, because.clone(), *until),
         };
         plan.kept.push(Kept {
             node: node.name.clone(),
             reason: Reason::Kept { because },
+            code,
             until,
             eligible: candidate.eligible,
         });
     }
     plan
+}
+
+/// Why a node that may go stays: its price against what its pods would cost elsewhere.
+fn stays(pool: &Pool, balanced: bool, price: Money, elsewhere: Elsewhere) -> (Code, String) {
+    match elsewhere {
+        Elsewhere::Cost(cost) if balanced && cost < price => {
+            let said = format!(
+                "it costs {price} an hour, its pods elsewhere {cost}: too little for pool {}, which is Balanced, to move \
+                 them",
+                pool.name
+            );
+            (Code::TooLittleSaved, said)
+        }
+        Elsewhere::Cost(cost) if cost < price => {
+            let said = format!(
+                "it costs {price} an hour, its pods elsewhere {cost}: too little to move them for"
+            );
+            (Code::TooLittleSaved, said)
+        }
+        Elsewhere::Cost(cost) => {
+            let said = format!("it costs {price} an hour, its pods elsewhere {cost}");
+            (Code::NotCheaper, said)
+        }
+        Elsewhere::Nowhere | Elsewhere::Unknown => (
+            Code::NoOtherPlace,
+            "its pods have no other place".to_owned(),
+        ),
+    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ mod aws;
 mod consolidate;
 mod crds;
 mod demo;
+mod look;
 mod ovhcloud;
 mod plan;
 mod prices;
@@ -22,13 +23,14 @@ pub(crate) use aws::AwsArgs;
 pub(crate) use consolidate::ConsolidateArgs;
 pub(crate) use crds::CrdsArgs;
 pub(crate) use demo::DemoArgs;
+pub(crate) use look::{AskArgs, BaseArgs, SavingsArgs, Sort, TopArgs, What, WhatIfArgs, WhyArgs};
 pub(crate) use ovhcloud::OvhArgs;
 pub(crate) use plan::{Format, PlanArgs, SolverArgs};
 pub(crate) use prices::{PriceFormat, PriceSource, PricesArgs};
 pub(crate) use rackspace::RackspaceArgs;
 pub(crate) use render::{ClassVersionArg, RenderArgs, RenderFrom, RenderLeftoverArgs};
 pub(crate) use run::{
-    BehaviourArgs, ClusterArgs, ElectionArgs, LogFormat, LogLevel, RunArgs, ServingArgs,
+    BehaviourArgs, ClusterArgs, ElectionArgs, LogFormat, LogLevel, RunArgs, ServingArgs, USUAL_PAGE,
 };
 pub(crate) use settings::SettingsArgs;
 pub(crate) use simulate::{FaultKind, ReportFormat, SimulateArgs};
@@ -61,6 +63,14 @@ pub(crate) enum Command {
     Render(RenderArgs),
     /// Run whole worlds in virtual time, with faults, and check that nothing goes wrong that must not.
     Simulate(SimulateArgs),
+    /// Say why a pod, node, pool or machine is as it is, and what would change it.
+    Why(WhyArgs),
+    /// Work out what would become of the cluster if something were different; nothing is changed.
+    WhatIf(WhatIfArgs),
+    /// Say what the cluster costs, what it could cost, and where the difference is.
+    Savings(SavingsArgs),
+    /// Show the nodes live: how full, at what price, and why they stay.
+    Top(TopArgs),
 }
 
 /// What was typed, whatever the binary is called. As `controller` it is Karpetrack's: `controller --mock-mode` is

@@ -18,13 +18,18 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use joiner_controllers::Settings;
+use joiner_controllers::edge::tasks::Tasks;
+use prometheus_client::registry::Registry;
 
 use self::narrator::{Audience, Narrator};
 use self::stage::Stage;
 use self::story::{CHAPTERS, Pace};
 use self::summary::Summary;
-use crate::args::{DemoArgs, LogFormat};
+use crate::api::history::Every;
+use crate::args::{DemoArgs, LogFormat, USUAL_PAGE};
+use crate::board::Board;
 use crate::failure::Failure;
+use crate::page;
 use crate::telemetry;
 
 /// How often the cluster is summed up, if something changed.
@@ -67,7 +72,8 @@ async fn play(args: &DemoArgs) -> Result<(), Failure> {
             source,
         })?;
     kubeconfig::write(&args.kubeconfig, port.address())?;
-    welcome(&args.kubeconfig, port.address()).map_err(Failure::stdout)?;
+    let (page, serving) = show(args, &stage).await?;
+    welcome(&args.kubeconfig, port.address(), page).map_err(Failure::stdout)?;
     let Some(thoughts) = stage.thoughts.take() else {
         return Err(Failure::Demo("nobody thinks".to_owned()));
     };
@@ -78,10 +84,38 @@ async fn play(args: &DemoArgs) -> Result<(), Failure> {
         told = tell(args.seed, &stage, &mut narrator) => told?,
     }
     let summary = summary(args.seed, &stage, &narrator);
+    serving.stop().await;
     stage.clear().await;
     summary
         .tell(&mut io::stdout().lock())
         .map_err(Failure::stdout)
+}
+
+/// How often the demo is measured: its story is quick.
+const MEASURED: Every = Every {
+    sample: Duration::from_secs(1),
+    bound: Duration::from_secs(15),
+};
+
+/// Serves the page. One of its usual port that is taken is no reason not to tell the story.
+async fn show(args: &DemoArgs, stage: &Stage) -> Result<(SocketAddr, Tasks), Failure> {
+    let board = Board::default();
+    board.show(stage.context(), Registry::default());
+    let tasks = Tasks::new();
+    let taken = |error: &io::Error| error.kind() == io::ErrorKind::AddrInUse;
+    let served = match page::serve(&board, args.page, MEASURED, &tasks).await {
+        Err(error) if taken(&error) && args.page == USUAL_PAGE => {
+            let any = SocketAddr::new(args.page.ip(), 0);
+            page::serve(&board, any, MEASURED, &tasks).await
+        }
+        served => served,
+    };
+    let address = served.map_err(|source| Failure::Listen {
+        flag: "--page",
+        address: args.page,
+        source,
+    })?;
+    Ok((address, tasks))
 }
 
 /// Tells the story, sums it up, and goes on telling what whoever plays with the cluster does.
@@ -133,12 +167,16 @@ fn summary(seed: u64, stage: &Stage, narrator: &Narrator) -> Summary {
     }
 }
 
-fn welcome(kubeconfig: &Path, address: SocketAddr) -> io::Result<()> {
+fn welcome(kubeconfig: &Path, address: SocketAddr, page: SocketAddr) -> io::Result<()> {
     let file = kubeconfig.display();
     let mut out = io::stdout().lock();
     writeln!(
         out,
         "An embedded Kubernetes cluster listens on http://{address}; Joiner looks after its nodes."
+    )?;
+    writeln!(
+        out,
+        "The page is at http://{page} : open it in a browser to follow the story.\n"
     )?;
     writeln!(out, "In another terminal:\n\n  export KUBECONFIG={file}")?;
     for line in [

@@ -63,6 +63,9 @@ pub(crate) enum Failure {
     /// Prices cannot be had.
     #[error("{0}")]
     Prices(String),
+    /// Whom to ask does not answer.
+    #[error("{0}")]
+    Ask(String),
     /// Manifests do not make a problem.
     #[error("{0}")]
     Manifest(String),
@@ -86,6 +89,7 @@ impl Failure {
             | Failure::Listen { .. }
             | Failure::System(_)
             | Failure::Broken(_)
+            | Failure::Ask(_)
             | Failure::Prices(_) => 1,
             Failure::Usage(_) => 2,
             Failure::Malformed { .. } | Failure::Manifest(_) => 3,

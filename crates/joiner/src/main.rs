@@ -1,7 +1,10 @@
 //! The Joiner binary: command line, wiring, serving.
 
+mod api;
 mod args;
+mod ask;
 mod aws;
+mod board;
 mod classes;
 mod consolidate;
 mod crds;
@@ -10,12 +13,16 @@ mod failure;
 mod input;
 mod kubelets;
 mod manifests;
+mod page;
 mod plan;
 mod prices;
 mod render;
 mod run;
 mod simulate;
 mod telemetry;
+mod top;
+mod what_if;
+mod why;
 mod wiring;
 
 use std::io::Write;
@@ -34,6 +41,10 @@ fn main() -> ExitCode {
         args::Command::Prices(prices) => prices::run(&prices),
         args::Command::Render(render) => render::run(&render),
         args::Command::Simulate(simulate) => simulate::run(&simulate),
+        args::Command::Why(why) => why::run(&why),
+        args::Command::WhatIf(what_if) => what_if::run(&what_if),
+        args::Command::Savings(savings) => what_if::savings(&savings),
+        args::Command::Top(top) => top::run(&top),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -74,6 +74,20 @@ pub(crate) fn problem(folder: &Path, default_catalog: Option<&Path>) -> Result<P
     Ok(problem)
 }
 
+/// The waiting pods and the pools of one file, for a cluster that is there already.
+pub(crate) fn parts(path: &Path) -> Result<Problem, Failure> {
+    let objects = documents(path)?;
+    let mut problem = Problem::default();
+    let storage = Storage::collect(&objects)?;
+    for object in &objects {
+        add(object, &storage, &mut problem)?;
+        if object.kind == "NodePool" {
+            problem.pools.push(pools::of_cluster(object)?);
+        }
+    }
+    Ok(problem)
+}
+
 /// Manifests in order of their names, so that the same directory makes the same problem everywhere.
 fn files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let failed = |source| Failure::Read {

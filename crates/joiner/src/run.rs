@@ -1,11 +1,12 @@
 //! `joiner run`: looks after the nodes of a cluster until it is told to end.
 //!
 //! ```text
-//!   site      which cluster, as whom           serving   health and metrics, from the first moment on
+//!   site      which cluster, as whom           serving   health, metrics and the page, from the first moment on
 //!   detect    which families are installed     session   clients, kubelets, clouds and the engine, ended together
 //! ```
 
 mod detect;
+mod observer;
 mod serving;
 mod session;
 mod site;
@@ -14,11 +15,12 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::info;
 
 use crate::args::{LogLevel, RunArgs};
+use crate::board::Board;
 use crate::failure::Failure;
 use crate::telemetry;
 use detect::Wanted;
-use serving::Board;
-use session::Session;
+pub(crate) use observer::Observer;
+use session::{Session, Will};
 use site::Site;
 
 /// Enough for watches, writes and a decision at a time; a machine with many cores is not ours alone.
@@ -59,7 +61,7 @@ async fn watch_over(args: &RunArgs) -> Result<(), Failure> {
         };
         let names: Vec<&str> = families.iter().map(|one| one.family.name()).collect();
         info!(families = names.join(", "), server = %site.server, "starting");
-        let session = Session::start(&site, &families, args, &board)?;
+        let session = Session::start(&site, &families, args, &board, Will::Act)?;
         let ended = tokio::select! {
             biased;
             () = end.came() => Ended::Asked,

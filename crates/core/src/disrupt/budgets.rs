@@ -6,6 +6,7 @@ use jiff::Timestamp;
 
 use super::candidate::{Candidate, expired};
 use crate::name::Name;
+use crate::plan::Code;
 use crate::problem::{
     BudgetAmount, DisruptionReason, Node, NodePhase, Pod, Problem, UnhealthyPodEvictionPolicy,
 };
@@ -19,8 +20,8 @@ const VOLUNTARY: [DisruptionReason; 3] = [
     DisruptionReason::Underutilized,
 ];
 
-/// A budget that lets no more go, in words, and when that may change.
-pub(super) type Refusal = (String, Option<Timestamp>);
+/// A budget that lets no more go, as a code and in words, and when that may change.
+pub(super) type Refusal = (Code, String, Option<Timestamp>);
 
 /// Nodes that may still go, pool by pool.
 pub(super) struct Budgets {
@@ -97,7 +98,7 @@ impl Budgets {
                 "the budgets of pool {} let no more nodes go as {reason}",
                 budget.name
             );
-            return Err((because, until));
+            return Err((Code::Budget, because, until));
         }
         // One that does not answer is away already.
         if !unready {
@@ -161,7 +162,7 @@ pub(super) struct PodBudgets<'p> {
     selectors: Vec<Option<Requirements>>,
     left: Vec<u32>,
     /// What each node takes, once asked for; `Err` if it can never be emptied.
-    claims: BTreeMap<u32, Result<Vec<(usize, u32)>, String>>,
+    claims: BTreeMap<u32, Result<Vec<(usize, u32)>, (Code, String)>>,
 }
 
 impl<'p> PodBudgets<'p> {
@@ -205,7 +206,7 @@ impl<'p> PodBudgets<'p> {
             .collect()
     }
 
-    fn claim(&self, node: u32) -> Result<Vec<(usize, u32)>, String> {
+    fn claim(&self, node: u32) -> Result<Vec<(usize, u32)>, (Code, String)> {
         let mut claims: BTreeMap<usize, u32> = BTreeMap::new();
         if self.left.is_empty() {
             return Ok(Vec::new());
@@ -216,10 +217,11 @@ impl<'p> PodBudgets<'p> {
             }
             let holding = self.holding(pod);
             if holding.len() > 1 {
-                return Err(format!(
+                let said = format!(
                     "pod {} has more than one disruption budget, so it cannot be evicted",
                     pod.name
-                ));
+                );
+                return Err((Code::SeveralBudgets, said));
             }
             for index in holding {
                 let policy =
@@ -233,7 +235,7 @@ impl<'p> PodBudgets<'p> {
     }
 
     /// Counts the pods of a node as evicted, if their budgets allow it beside those already counted.
-    pub(super) fn take(&mut self, node: u32) -> Result<(), String> {
+    pub(super) fn take(&mut self, node: u32) -> Result<(), (Code, String)> {
         let claim = match self.claims.get(&node) {
             Some(known) => known.clone(),
             None => self.claim(node),
@@ -243,10 +245,11 @@ impl<'p> PodBudgets<'p> {
         for (index, count) in &claim {
             if self.left[*index] < *count {
                 let budget = &self.problem.pod_disruption_budgets[*index];
-                return Err(format!(
+                let said = format!(
                     "disruption budget {}/{} lets no more of its pods go",
                     budget.namespace, budget.name
-                ));
+                );
+                return Err((Code::PodDisruptionBudget, said));
             }
         }
         for (index, count) in claim {
@@ -274,7 +277,7 @@ pub(super) fn take_both(
     reason: DisruptionReason,
 ) -> Result<(), Refusal> {
     pods.take(candidate.node)
-        .map_err(|because| (because, None))?;
+        .map_err(|(code, because)| (code, because, None))?;
     let unready = problem.nodes[candidate.node as usize].unready;
     budgets
         .take(candidate.pool, reason, unready)

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use super::market::Markets;
 use super::settle::Settled;
 use crate::money::Money;
+use crate::plan::Code;
 use crate::problem::{ConsolidationPolicy, DisruptionReason, Node, NodePhase, Pod, Pool, Problem};
 
 /// Whether a node may go.
@@ -16,15 +17,17 @@ pub(super) enum Standing {
     Free,
     /// Something stands in the way.
     Held {
+        code: Code,
         because: String,
         until: Option<Timestamp>,
     },
 }
 
 impl Standing {
-    pub(super) fn held(because: impl Into<String>) -> Self {
+    pub(super) fn held(code: Code, because: impl Into<String>) -> Self {
         let because = because.into();
         Standing::Held {
+            code,
             because,
             until: None,
         }
@@ -133,50 +136,61 @@ pub(super) fn standings(problem: &Problem, settled: &Settled<'_>) -> Vec<Candida
 
 /// What keeps a node from going for any reason but old age.
 fn protection(node: &Node, receives: bool) -> Option<Standing> {
-    let said = |text: &str| Some(Standing::held(text));
+    let said = |code, text: &str| Some(Standing::held(code, text));
     if node.phase != NodePhase::Ready {
-        return said("it is not in use yet");
+        return said(Code::NotInUse, "it is not in use yet");
     }
     if node.do_not_disrupt {
-        return said("it carries karpenter.sh/do-not-disrupt");
+        return said(
+            Code::NodeDoNotDisrupt,
+            "it carries karpenter.sh/do-not-disrupt",
+        );
     }
     if node.nominated || receives {
-        return said("it is meant for a pod that waits");
+        return said(Code::Nominated, "it is meant for a pod that waits");
     }
     let pinned = node.pods.iter().find(|pod| pod.do_not_disrupt);
     pinned.map(|pod| {
-        Standing::held(format!(
-            "pod {} carries karpenter.sh/do-not-disrupt",
-            pod.name
-        ))
+        let said = format!("pod {} carries karpenter.sh/do-not-disrupt", pod.name);
+        Standing::held(Code::PodDoNotDisrupt, said)
     })
 }
 
 /// What keeps a node from going to save money, unless its price alone is reason enough.
 fn hold(problem: &Problem, pool: &Pool, node: &Node, empty: bool) -> Option<Standing> {
-    let said = |text: String| Some(Standing::held(text));
+    let said = |code, text: String| Some(Standing::held(code, text));
     let terms = &pool.disruption;
     if terms.consolidate_after.is_none() {
-        return said(format!("pool {} never consolidates", pool.name));
+        return said(
+            Code::NeverConsolidates,
+            format!("pool {} never consolidates", pool.name),
+        );
     }
     if let Some(until) = quiet_until(problem, pool, node) {
         return Some(Standing::Held {
+            code: Code::Unsettled,
             because: "pods came or went a moment ago".to_owned(),
             until: Some(until),
         });
     }
     if !empty && terms.policy == ConsolidationPolicy::WhenEmpty {
-        return said(format!("pool {} takes away empty nodes only", pool.name));
+        return said(
+            Code::OnlyWhenEmpty,
+            format!("pool {} takes away empty nodes only", pool.name),
+        );
     }
     None
 }
 
 /// What keeps a node from going to save money, however much it would.
 fn tied(problem: &Problem, pool: &Pool, node: &Node, empty: bool) -> Option<Standing> {
-    let said = |text: String| Some(Standing::held(text));
+    let said = |code, text: String| Some(Standing::held(code, text));
     let terms = &pool.disruption;
     if pool.replicas.is_some() {
-        return said(format!("pool {} keeps a fixed number of nodes", pool.name));
+        return said(
+            Code::FixedReplicas,
+            format!("pool {} keeps a fixed number of nodes", pool.name),
+        );
     }
     if empty {
         return None;
@@ -188,12 +202,13 @@ fn tied(problem: &Problem, pool: &Pool, node: &Node, empty: bool) -> Option<Stan
         && grown > now
     {
         return Some(Standing::Held {
+            code: Code::TooYoung,
             because: format!("pool {} replaces no node so young", pool.name),
             until: Some(grown),
         });
     }
     if node.price.is_none() {
-        return said("nobody knows what it costs".to_owned());
+        return said(Code::UnknownPrice, "its price is not known".to_owned());
     }
     None
 }

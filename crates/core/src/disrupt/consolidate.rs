@@ -157,7 +157,13 @@ fn within_budgets(
         let candidate = &mut candidates[index];
         match take_both(trials.problem, budgets, pods, candidate, reason) {
             Ok(()) => taken.push(index),
-            Err((because, until)) => candidate.standing = Standing::Held { because, until },
+            Err((code, because, until)) => {
+                candidate.standing = Standing::Held {
+                    code,
+                    because,
+                    until,
+                }
+            }
         }
     }
     // As much by what its pods cost elsewhere as by how many they are: of two that gain the same, the one that disturbs

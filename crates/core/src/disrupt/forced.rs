@@ -8,6 +8,7 @@ use super::Causes;
 use super::budgets::{Budgets, PodBudgets, give_both_back, take_both};
 use super::candidate::{Candidate, Standing, expired};
 use super::trial::{Buying, Care, Trial, Trials};
+use crate::plan::Code;
 use crate::problem::DisruptionReason;
 
 /// Rounds of putting nodes back whose pods find no other place.
@@ -34,8 +35,12 @@ pub(super) fn choose(
             causes.insert(candidate.node, reason);
             true
         }
-        Err((because, until)) => {
-            candidate.standing = Standing::Held { because, until };
+        Err((code, because, until)) => {
+            candidate.standing = Standing::Held {
+                code,
+                because,
+                until,
+            };
             false
         }
     };
@@ -111,7 +116,7 @@ fn keep(
         if nodes.contains(&candidate.node) {
             causes.remove(&candidate.node);
             give_both_back(trials.problem, budgets, pods, candidate);
-            candidate.standing = Standing::held("its pods have no other place");
+            candidate.standing = Standing::held(Code::NoOtherPlace, "its pods have no other place");
         }
     }
 }

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use crate::labels;
 use crate::name::Name;
-use crate::plan::{Launch, Plan, PodRef, Purchase, Reason, Shortfall};
+use crate::plan::{Code, Launch, Plan, PodRef, Purchase, Reason, Shortfall};
 use crate::problem::{MinValuesPolicy, Problem};
 
 use super::bins::{Bin, Context, Packing};
@@ -232,6 +232,7 @@ pub(crate) fn unreplaceable(compiled: &Compiled<'_>, plan: &Plan) -> Vec<(PodRef
             pools: vec![Shortfall {
                 pool: launch.pool.clone(),
                 ended_by: compiled.choices.describe(pool.unwrap_or_default() as u32),
+                code: Code::MinValues,
                 ..Shortfall::default()
             }],
         };

@@ -2,7 +2,7 @@
 
 use crate::labels;
 use crate::name::{Labels, Name};
-use crate::plan::{Reason, Shortfall};
+use crate::plan::{Code, Reason, Shortfall};
 use crate::problem::{CapacityType, Host, InstanceType, Offering, Problem, Range};
 use crate::requirements::{Incompatible, Requirements};
 
@@ -29,6 +29,7 @@ pub(crate) fn no_place(compiled: &Compiled<'_>, class: u32, topology: &Topology)
         return Reason::NoMachine {
             pools: vec![Shortfall {
                 ended_by: text,
+                code: Code::Invalid,
                 ..Shortfall::default()
             }],
         };
@@ -171,19 +172,20 @@ fn shortfall(compiled: &Compiled<'_>, pool: u32, class: u32, level: &Level) -> S
     let enough = |one: &&Missed| requests.fits(&one.room);
     let held = missed.iter().filter(enough).map(|one| one.name.clone());
     let sold_out: Vec<Name> = held.collect();
-    let ended_by = if let Some(taint) = demand.tolerated.refuses(&owner.taints) {
-        format!(
+    let (code, ended_by) = if let Some(taint) = demand.tolerated.refuses(&owner.taints) {
+        let said = format!(
             "taint {}={}:{} is not tolerated",
             taint.key, taint.value, taint.effect
-        )
+        );
+        (Code::Taint, said)
     } else if offered == 0 && !missed.is_empty() {
-        "all of these are sold out".to_owned()
+        (Code::SoldOut, "all of these are sold out".to_owned())
     } else if offered == 0 {
-        incompatibility(compiled, pool, level)
+        (Code::Requirement, incompatibility(compiled, pool, level))
     } else if large.is_empty() {
-        too_large(compiled, pool, level, requests)
+        (Code::TooLarge, too_large(compiled, pool, level, requests))
     } else {
-        "rules about other pods".to_owned()
+        (Code::PodRules, "rules about other pods".to_owned())
     };
     Shortfall {
         pool: owner.name.clone(),
@@ -193,6 +195,7 @@ fn shortfall(compiled: &Compiled<'_>, pool: u32, class: u32, level: &Level) -> S
         large_enough: large.len() as u32,
         sold_out,
         ended_by,
+        code,
     }
 }
 

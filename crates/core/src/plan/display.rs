@@ -18,6 +18,7 @@ impl fmt::Display for Shortfall {
             large_enough,
             sold_out,
             ended_by,
+            code: _,
         } = self;
         write!(
             f,
@@ -104,6 +105,7 @@ mod tests {
             large_enough: 0,
             sold_out: vec!["p4d".into(), "p5".into()],
             ended_by: "nvidia.com/gpu 9, most is 8".to_owned(),
+            code: super::super::Code::TooLarge,
         };
         for (reason, sentence) in [
             (

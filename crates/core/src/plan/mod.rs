@@ -2,6 +2,7 @@
 
 mod apply;
 mod check;
+mod code;
 mod display;
 mod reason;
 pub mod stock;
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 pub use apply::apply;
 pub(crate) use apply::{Aftermath, bought, singles};
 pub use check::{Rule, Violation, check};
+pub use code::Code;
 pub use reason::{Reason, Shortfall};
 
 use crate::money::Money;
@@ -128,6 +130,9 @@ pub struct Kept {
     pub node: Name,
     /// Why.
     pub reason: Reason,
+    /// Why, in a word.
+    #[serde(default)]
+    pub code: Code,
     /// When it is worth asking again, if time alone can change it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,

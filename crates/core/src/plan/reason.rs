@@ -6,6 +6,8 @@ use crate::money::Money;
 use crate::name::Name;
 use crate::problem::DisruptionReason;
 
+use super::Code;
+
 /// How many machine types of a pool were left after each filter, for a pod that no new machine can hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -25,6 +27,8 @@ pub struct Shortfall {
     pub sold_out: Vec<Name>,
     /// The constraint that ended it, in words.
     pub ended_by: String,
+    /// The same in a word.
+    pub code: Code,
 }
 
 /// Why something was decided.

@@ -18,6 +18,12 @@ pub(crate) struct DemoArgs {
     /// Where the embedded API server listens; port 0 takes any that is free.
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
     pub(crate) listen: SocketAddr,
+    /// Where the page is; port 0 takes any that is free.
+    #[arg(long, default_value = "127.0.0.1:8082", value_name = "ADDRESS")]
+    pub(crate) page: SocketAddr,
+    /// With --once, one page of the day that needs nothing else.
+    #[arg(long, value_name = "FILE", requires = "once")]
+    pub(crate) report: Option<PathBuf>,
     /// The kubeconfig to write.
     #[arg(long, default_value = "demo.kubeconfig", value_name = "FILE")]
     pub(crate) kubeconfig: PathBuf,

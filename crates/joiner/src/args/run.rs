@@ -1,6 +1,6 @@
 //! `joiner run`, as typed. Every flag has a variable; where Karpenter has both, they are Karpenter's.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -127,6 +127,10 @@ pub(crate) struct ServingArgs {
     /// The same, only the port.
     #[arg(long, value_name = "PORT", env = "METRICS_PORT")]
     pub(crate) metrics_port: Option<u16>,
+    /// Where the page and /api/v1 are; 0 for nowhere. On other addresses than loopback they ask for a token of an account
+    /// that may list nodes and pods.
+    #[arg(long, value_name = "ADDRESS", env = "PAGE_BIND_ADDRESS", default_value = "127.0.0.1:8082", value_parser = address)]
+    pub(crate) page_bind_address: Bind,
     /// What to log; `RUST_LOG` says it in more detail.
     #[arg(
         long,
@@ -200,6 +204,9 @@ impl Bind {
         (port != 0).then_some(SocketAddr::new(ip, port))
     }
 }
+
+/// Where the page is unless another address is given.
+pub(crate) const USUAL_PAGE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8082);
 
 /// Both families of addresses, where the machine has both.
 const EVERYWHERE: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);

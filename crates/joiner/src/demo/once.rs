@@ -1,17 +1,24 @@
 //! The story in virtual time: a whole day within seconds, the same for the same seed.
 
 use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use joiner_controllers::edge::tasks::Tasks;
 use joiner_controllers::{Settings, Thinking};
 use joiner_sim::audit::{AuditOptions, Auditor, Invariant, Violation};
+use prometheus_client::registry::Registry;
 
 use super::narrator::{Audience, Narrator};
 use super::stage::Stage;
 use super::story::{CHAPTERS, Pace};
 use super::summary::Summary;
+use crate::api::Watched;
+use crate::api::history::{self, Every};
 use crate::args::{DemoArgs, ReportFormat};
+use crate::board::Board;
 use crate::failure::Failure;
+use crate::page;
 use crate::simulate::panics;
 
 /// The terminal, or nobody.
@@ -28,7 +35,11 @@ impl Audience for Terminal {
 
 /// Tells the story once.
 pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
-    let (summary, faults) = told(args.seed, &mut Terminal(args.output))?;
+    let (summary, faults) = told(
+        args.seed,
+        &mut Terminal(args.output),
+        args.report.as_deref(),
+    )?;
     let mut out = io::stdout().lock();
     match args.output {
         ReportFormat::Text => summary.tell(&mut out),
@@ -49,7 +60,11 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
 }
 
 /// Tells the story in virtual time: how it went, and everything that must never happen and did.
-fn told(seed: u64, audience: &mut dyn Audience) -> Result<(Summary, Vec<String>), Failure> {
+fn told(
+    seed: u64,
+    audience: &mut dyn Audience,
+    report: Option<&Path>,
+) -> Result<(Summary, Vec<String>), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -57,7 +72,7 @@ fn told(seed: u64, audience: &mut dyn Audience) -> Result<(Summary, Vec<String>)
         .map_err(|error| Failure::Demo(error.to_string()))?;
     // Tasks that panic are started again, and the story goes on.
     panics::listen();
-    let played = runtime.block_on(play(seed, audience));
+    let played = runtime.block_on(play(seed, audience, report));
     let panics = panics::heard();
     let (summary, violations) = played?;
     let violated = |one: &Violation| format!("{} {}: {}", one.at, one.invariant, one.message);
@@ -74,6 +89,7 @@ fn told(seed: u64, audience: &mut dyn Audience) -> Result<(Summary, Vec<String>)
 async fn play(
     seed: u64,
     audience: &mut dyn Audience,
+    report: Option<&Path>,
 ) -> Result<(Summary, Vec<Violation>), Failure> {
     let refused = |status: joiner_embedded::api::Status| Failure::Demo(status.to_string());
     let settings = Settings {
@@ -89,6 +105,7 @@ async fn play(
     let Some(thoughts) = stage.thoughts.take() else {
         return Err(Failure::Demo("nobody thinks".to_owned()));
     };
+    let measured = report.map(|file| Measured::start(&stage, file));
     let pace = Pace::DAY;
     let mut narrator = Narrator::new(stage.api(), thoughts, pace.chapter / 3);
     for chapter in &CHAPTERS {
@@ -114,8 +131,54 @@ async fn play(
         sum: stage.books.sum(),
         hash: stage.cluster.server().event_log_hash(),
     };
+    if let Some(measured) = measured {
+        measured.write(&stage, &summary).await?;
+    }
     stage.clear().await;
     Ok((summary, auditor.violations()))
+}
+
+/// What was measured on the way, and where the report goes.
+struct Measured {
+    watched: Watched,
+    tasks: Tasks,
+    file: PathBuf,
+}
+
+impl Measured {
+    /// Measures from now on, in the story's own time.
+    fn start(stage: &Stage, file: &Path) -> Self {
+        let every = Every {
+            sample: Duration::from_mins(1),
+            bound: Duration::from_mins(30),
+        };
+        let board = Board::default();
+        board.show(stage.context(), Registry::default());
+        let (watched, tasks) = (Watched::default(), Tasks::new());
+        tasks.spawn("measurements", history::run(board, watched.clone(), every));
+        Measured {
+            watched,
+            tasks,
+            file: file.to_owned(),
+        }
+    }
+
+    /// Writes the report.
+    async fn write(self, stage: &Stage, summary: &Summary) -> Result<(), Failure> {
+        self.tasks.stop().await;
+        let mut told = Vec::new();
+        summary.tell(&mut told).map_err(Failure::stdout)?;
+        let told = String::from_utf8_lossy(&told);
+        let lines = told.lines().map(str::trim).filter(|line| !line.is_empty());
+        let facts = lines.skip(1).map(str::to_owned).collect();
+        let title = format!("A day of Joiner: seed {}", summary.seed);
+        let page = page::report(&stage.context(), &self.watched, title, facts);
+        let page = page.map_err(|error| Failure::Demo(error.to_string()))?;
+        std::fs::write(&self.file, page).map_err(|source| Failure::Write {
+            path: self.file,
+            source,
+        })
+    }
 }
 
 #[cfg(test)]
@@ -135,7 +198,7 @@ mod tests {
 
     fn heard(seed: u64) -> (Summary, Vec<String>) {
         let mut ear = Ear::default();
-        let (summary, faults) = told(seed, &mut ear).unwrap();
+        let (summary, faults) = told(seed, &mut ear, None).unwrap();
         assert!(faults.is_empty(), "{faults:#?}");
         (summary, ear.0)
     }

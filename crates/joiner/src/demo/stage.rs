@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use joiner_api::Dialect as Family;
+use joiner_controllers::context::Context;
 use joiner_controllers::dialects::karpetrack::KarpetrackOptions;
 use joiner_controllers::edge::clients::{Clients, Fence};
 use joiner_controllers::edge::ledger::MemoryLedgers;
@@ -101,6 +102,11 @@ impl Stage {
     /// The cluster's API.
     pub(crate) fn api(&self) -> Local {
         self.cluster.api()
+    }
+
+    /// Everything that Joiner works with.
+    pub(crate) fn context(&self) -> Arc<Context> {
+        self.engine.context().clone()
     }
 
     /// The cloud, once Joiner has found it.

@@ -59,6 +59,8 @@ struct NodeTemplateSpec {
 #[derive(Deserialize)]
 struct ClassRef {
     #[serde(default)]
+    group: String,
+    #[serde(default)]
     kind: String,
     name: String,
 }
@@ -98,6 +100,14 @@ pub(super) fn add(
     }
     price_nodes(problem);
     Ok(())
+}
+
+/// The pool of an object, buying from the catalogue that a running Joiner calls like its node class.
+pub(super) fn of_cluster(object: &Object) -> Result<Pool, Failure> {
+    let read: NodePool = object.read()?;
+    let class = &read.spec.template.spec.node_class_ref;
+    let catalog = format!("{}.{}/{}", class.kind, class.group, class.name);
+    pool(object, read.spec, &catalog)
 }
 
 fn no_catalog(class: &ClassRef) -> String {

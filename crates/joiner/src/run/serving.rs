@@ -1,73 +1,21 @@
-//! Health and metrics over HTTP, from the first moment on.
+//! Health, metrics and the page over HTTP, from the first moment on.
 
+use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::{Arc, PoisonError, RwLock};
 
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use joiner_controllers::context::Context;
 use joiner_controllers::edge::tasks::Tasks;
-use prometheus_client::encoding::text::encode;
-use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tracing::{info, warn};
 
-use crate::args::ServingArgs;
+use crate::args::{self, ServingArgs};
+use crate::board::Board;
 use crate::failure::Failure;
-
-/// What can be asked about: nothing before the engine has started.
-#[derive(Clone, Default)]
-pub(super) struct Board(Arc<RwLock<Option<Shown>>>);
-
-struct Shown {
-    context: Arc<Context>,
-    registry: Registry,
-}
-
-impl Board {
-    /// Shows a running engine.
-    pub(super) fn show(&self, context: Arc<Context>, registry: Registry) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(Shown { context, registry });
-    }
-
-    /// The engine has ended.
-    pub(super) fn clear(&self) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = None;
-    }
-
-    /// Whether the process does its work: every task that cannot be started again runs.
-    fn healthy(&self) -> Result<(), String> {
-        let shown = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let failure = shown.as_ref().and_then(|one| one.context.tasks.failure());
-        failure.map_or(Ok(()), |said| Err(said.to_owned()))
-    }
-
-    fn ready(&self) -> Result<(), String> {
-        let shown = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let Some(shown) = shown.as_ref() else {
-            return Err("not started: no family of custom resources is installed yet".to_owned());
-        };
-        let missing = shown.context.view.read().missing().join(", ");
-        if shown.context.dialects.is_empty() || shown.context.view.synced() {
-            Ok(())
-        } else {
-            Err(format!("not everything is listed yet: {missing}"))
-        }
-    }
-
-    fn metrics(&self) -> Result<String, std::fmt::Error> {
-        let shown = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let mut text = String::new();
-        match shown.as_ref() {
-            Some(shown) => encode(&mut text, &shown.registry)?,
-            None => encode(&mut text, &Registry::default())?,
-        }
-        Ok(text)
-    }
-}
+use crate::page;
 
 /// Listens where the arguments say.
 pub(super) async fn start(board: &Board, args: &ServingArgs) -> Result<Tasks, Failure> {
@@ -101,7 +49,27 @@ pub(super) async fn start(board: &Board, args: &ServingArgs) -> Result<Tasks, Fa
             }
         });
     }
+    serve_page(board, args, &tasks).await?;
     Ok(tasks)
+}
+
+/// The page is a help for people: where its usual port is taken, nodes are looked after without it.
+async fn serve_page(board: &Board, args: &ServingArgs, tasks: &Tasks) -> Result<(), Failure> {
+    let Some(address) = args.page_bind_address.with_port(None) else {
+        return Ok(());
+    };
+    match page::serve(board, address, page::MEASURED, tasks).await {
+        Ok(_) => Ok(()),
+        Err(source) if address == args::USUAL_PAGE && source.kind() == ErrorKind::AddrInUse => {
+            warn!(%address, "the page is not served: another process has its port; choose one with --page-bind-address");
+            Ok(())
+        }
+        Err(source) => Err(Failure::Listen {
+            address,
+            flag: "--page-bind-address",
+            source,
+        }),
+    }
 }
 
 async fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {

@@ -22,10 +22,10 @@ use joiner_sim::clouds::sim::Rack;
 use prometheus_client::registry::Registry;
 use tracing::warn;
 
-use super::serving::Board;
 use super::site::Site;
 use crate::args::{BehaviourArgs, RunArgs};
 use crate::aws;
+use crate::board::Board;
 use crate::classes::ovhcloud::MockOvh;
 use crate::classes::proxmox;
 use crate::classes::rackspace::{Defaults, MOCK_CLOUDSPACE, Mock, RackspaceClasses};
@@ -39,6 +39,15 @@ use crate::wiring::{LeftoverParts, Served, Wiring};
 pub(super) struct Session {
     engine: Engine,
     simulated: Tasks,
+}
+
+/// What a session is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Will {
+    /// Looking after the cluster, as soon as it leads.
+    Act,
+    /// Reading it: it never leads, and nothing is written.
+    Observe,
 }
 
 fn leftover(args: &RunArgs) -> Result<LeftoverParts, Failure> {
@@ -59,10 +68,13 @@ impl Session {
         families: &[&'static Served],
         args: &RunArgs,
         board: &Board,
+        will: Will,
     ) -> Result<Self, Failure> {
         let election = &args.election;
         let alone = !election.leader_elect || election.disable_leader_election;
-        let fence = if alone {
+        let fence = if will == Will::Observe {
+            Fence::closed()
+        } else if alone {
             Fence::open()
         } else {
             Fence::closed().minding_suspension(Arc::new(since_boot))
@@ -131,7 +143,7 @@ impl Session {
             cluster: site.cluster.clone(),
             ledgers: Arc::new(ConfigMapLedgers::new(clients.clone(), &site.namespace)),
             settings: settings(args),
-            lease: (!alone).then_some(lease),
+            lease: (!alone && will == Will::Act).then_some(lease),
             decide: None,
             clients,
         };

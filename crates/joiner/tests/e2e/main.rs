@@ -35,6 +35,7 @@ mod proxmox;
 mod redfish;
 mod replacement;
 mod scale;
+mod why;
 
 use libtest_mimic::Arguments;
 
@@ -62,6 +63,7 @@ fn main() {
         consolidation::tests(),
         drain::tests(),
         scale::tests(),
+        why::tests(),
         constraints::tests(),
         admission::tests(),
     ];

@@ -1,0 +1,242 @@
+//! Nodes and machines as they are shown.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use joiner_controllers::context::{Context, Market};
+use joiner_controllers::decisions::{Kind, Outcome, Subject};
+use joiner_controllers::record::MachineRecord;
+use joiner_controllers::view::World;
+use joiner_controllers::view::nodes::NodeRecord;
+use joiner_controllers::view::pods::{Owner, PodRecord};
+use joiner_core::labels;
+use joiner_core::name::Labels;
+use joiner_core::resources::{CPU, MEMORY, PODS, Resources};
+
+use super::model::{Figure, NodeCounts, NodeView, PodView, State, Usage, Usages};
+
+/// All nodes and machines at a moment.
+pub(crate) struct Fleet {
+    /// When.
+    pub(crate) at: Timestamp,
+    /// All of them, by name.
+    pub(crate) nodes: Vec<NodeView>,
+    /// Pods on nodes.
+    pub(crate) pods_bound: usize,
+    /// What everything costs and which pools are closed.
+    pub(crate) market: Market,
+}
+
+impl Fleet {
+    /// As it stands now.
+    pub(crate) fn look(context: &Context) -> Self {
+        let market = context.market();
+        let world = context.view.read();
+        let mut nodes: Vec<NodeView> = world
+            .nodes
+            .iter()
+            .map(|node| standing(&world, node, &market))
+            .collect();
+        let joined = |machine: &MachineRecord| {
+            let node = machine.status.node.as_ref();
+            node.is_some_and(|node| world.nodes.get(node).is_some())
+        };
+        let coming = world.machines.iter().filter(|one| !joined(one));
+        nodes.extend(coming.map(|machine| on_its_way(machine, &market)));
+        let bound = world
+            .pods
+            .iter()
+            .filter(|pod| pod.node.is_some() && !pod.terminal);
+        let pods_bound = bound.count();
+        drop(world);
+        explain(context, &mut nodes);
+        nodes.sort_by(|a, b| a.name.cmp(&b.name));
+        Fleet {
+            at: context.now(),
+            nodes,
+            pods_bound,
+            market,
+        }
+    }
+
+    /// How many there are of each kind.
+    pub(crate) fn counts(&self) -> NodeCounts {
+        let mut counts = NodeCounts::default();
+        for node in &self.nodes {
+            match node.state {
+                State::Ready => counts.ready += 1,
+                State::Starting => counts.starting += 1,
+                State::Coming => counts.coming += 1,
+                State::Leaving => counts.leaving += 1,
+                State::NotReady => counts.not_ready += 1,
+            }
+            counts.foreign += usize::from(node.machine.is_none());
+        }
+        counts
+    }
+
+    /// What our nodes cost; at least that, where a price is not known.
+    pub(crate) fn cost<'f>(nodes: impl Iterator<Item = &'f NodeView> + Clone) -> Figure {
+        let ours = nodes.filter(|node| node.machine.is_some());
+        let missing = ours
+            .clone()
+            .any(|node| node.price.bound != super::model::Bound::Exact);
+        Figure::sum(ours.map(|node| node.price.value).sum(), missing)
+    }
+}
+
+/// What pods of a node request.
+pub(crate) fn requests<'p>(pods: impl Iterator<Item = &'p PodRecord>) -> (Resources, i64) {
+    let mut sum = Resources::new();
+    let mut count = 0;
+    for pod in pods {
+        sum.add(&pod.spec.requests);
+        count += 1;
+    }
+    (sum, count)
+}
+
+/// Graphics processors of any vendor.
+pub(crate) fn gpus(resources: &Resources) -> i64 {
+    let gpu = resources.iter().filter(|(name, _)| name.ends_with("/gpu"));
+    gpu.map(|(_, amount)| amount).sum()
+}
+
+fn usages(requested: &Resources, pods: i64, allocatable: &Resources, coming: bool) -> Usages {
+    let usage = |requested, there| Usage {
+        requested,
+        allocatable: if coming { 0 } else { there },
+        coming: if coming { there } else { 0 },
+    };
+    Usages {
+        cpu: usage(requested.get(CPU), allocatable.get(CPU)),
+        memory: usage(requested.get(MEMORY), allocatable.get(MEMORY)),
+        gpu: usage(gpus(requested), gpus(allocatable)),
+        pods: usage(pods, allocatable.get(PODS)),
+    }
+}
+
+fn label<'l>(all: &'l Labels, key: &str) -> &'l str {
+    all.get(key).map(AsRef::as_ref).unwrap_or_default()
+}
+
+fn of_machine(view: &mut NodeView, machine: &MachineRecord, market: &Market) {
+    view.machine = Some(machine.key.name.to_string());
+    view.pool = machine.pool.as_ref().map(ToString::to_string);
+    view.class = Some(machine.class.to_string());
+    let price = market.prices.get(&machine.key);
+    view.price = Figure::maybe(price.map(|price| price.dollars()));
+}
+
+fn standing(world: &World, node: &NodeRecord, market: &Market) -> NodeView {
+    let machine = world.machine_of(&node.name);
+    let pods = world.pods_on(&node.name).filter(|pod| !pod.terminal);
+    let (requested, pods) = requests(pods.map(AsRef::as_ref));
+    let leaves = |machine: &MachineRecord| machine.deleting.is_some() || machine.intent().is_some();
+    let state = match machine {
+        _ if node.deleting => State::Leaving,
+        Some(machine) if leaves(machine) => State::Leaving,
+        Some(machine) if !machine.initialized() => State::Starting,
+        _ if !node.ready() => State::NotReady,
+        _ => State::Ready,
+    };
+    let mut view = NodeView {
+        name: node.name.to_string(),
+        instance_type: label(&node.labels, labels::INSTANCE_TYPE).to_owned(),
+        zone: label(&node.labels, labels::ZONE).to_owned(),
+        capacity_type: label(&node.labels, labels::CAPACITY_TYPE).to_owned(),
+        price: Figure::maybe(None),
+        usage: usages(
+            &requested,
+            pods,
+            &node.allocatable,
+            state == State::Starting,
+        ),
+        state,
+        created: node.created,
+        ..NodeView::default()
+    };
+    if let Some(machine) = machine {
+        of_machine(&mut view, machine, market);
+    }
+    view
+}
+
+fn on_its_way(machine: &MachineRecord, market: &Market) -> NodeView {
+    let leaving = machine.deleting.is_some();
+    let mut view = NodeView {
+        name: machine.key.name.to_string(),
+        instance_type: label(&machine.labels, labels::INSTANCE_TYPE).to_owned(),
+        zone: label(&machine.labels, labels::ZONE).to_owned(),
+        capacity_type: label(&machine.labels, labels::CAPACITY_TYPE).to_owned(),
+        usage: usages(&Resources::new(), 0, machine.allocatable(), true),
+        state: if leaving {
+            State::Leaving
+        } else {
+            State::Coming
+        },
+        created: machine.created,
+        ..NodeView::default()
+    };
+    if let (true, Some(offer)) = (view.instance_type.is_empty(), machine.offer()) {
+        view.instance_type = offer.purchase.instance_type.to_string();
+        view.zone = offer.purchase.zone.to_string();
+        view.capacity_type = offer.purchase.capacity_type.to_string();
+    }
+    of_machine(&mut view, machine, market);
+    view
+}
+
+/// Adds why nodes are here and why they stay.
+fn explain(context: &Context, nodes: &mut [NodeView]) {
+    let names = nodes
+        .iter()
+        .map(|node| Subject::new(Kind::Node, &*node.name));
+    let names: Vec<Subject> = names.collect();
+    let stays = context.decisions.latest(names.iter());
+    for (node, said) in nodes.iter_mut().zip(stays) {
+        node.stays = said;
+        if node.stays.is_none()
+            && let Some(machine) = &node.machine
+        {
+            let all = context
+                .decisions
+                .verdicts(&Subject::new(Kind::Machine, &**machine));
+            let judged = |outcome| matches!(outcome, Outcome::Stays | Outcome::Goes);
+            node.stays = all.into_iter().find(|one| judged(one.verdict.outcome));
+        }
+    }
+}
+
+/// Adds why these nodes are here, and the pods on them: only for the few that are shown.
+pub(crate) fn detail<'n>(context: &Context, nodes: impl Iterator<Item = &'n mut NodeView>) {
+    let world = context.view.read();
+    let mut by_machine = BTreeMap::new();
+    for node in nodes {
+        let pods = world.pods_on(&node.name).filter(|pod| !pod.terminal);
+        let mut shown: Vec<PodView> = pods.map(|pod| pod_view(pod)).collect();
+        shown.sort_by(|a, b| (a.daemon, -a.cpu, &a.name).cmp(&(b.daemon, -b.cpu, &b.name)));
+        node.on_it = shown;
+        if let Some(machine) = &node.machine {
+            by_machine.insert(machine.clone(), node);
+        }
+    }
+    drop(world);
+    for (machine, node) in by_machine {
+        let all = context
+            .decisions
+            .verdicts(&Subject::new(Kind::Machine, &*machine));
+        node.here = all
+            .into_iter()
+            .find(|one| one.verdict.outcome == Outcome::Bought);
+    }
+}
+
+fn pod_view(pod: &PodRecord) -> PodView {
+    PodView {
+        name: pod.key.to_string(),
+        cpu: pod.spec.requests.get(CPU),
+        memory: pod.spec.requests.get(MEMORY),
+        daemon: pod.owner == Owner::DaemonSet,
+    }
+}

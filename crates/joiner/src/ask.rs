@@ -1,0 +1,193 @@
+//! Whom the commands that look ask: the page of the leader, or the cluster itself.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use joiner_controllers::context::Context;
+use joiner_controllers::decisions::Kind;
+use joiner_core::problem::Problem;
+use serde::de::DeserializeOwned;
+
+use crate::api::history::{self, History};
+use crate::api::model::{Explanation, Nodes, Overview};
+use crate::api::{Watched, overview, why};
+use crate::args::AskArgs;
+use crate::failure::Failure;
+use crate::run::Observer;
+use crate::what_if::{self, Change, Outcome};
+
+/// How long the page may take to answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Where the answers come from.
+pub(crate) enum Source {
+    /// The page of a running Joiner.
+    Page(Page),
+    /// The cluster, looked at by ourselves.
+    Cluster(Box<Observer>),
+}
+
+/// The page of a running Joiner.
+pub(crate) struct Page {
+    client: reqwest::Client,
+    base: String,
+    token: Option<String>,
+}
+
+impl Source {
+    /// As the arguments say.
+    pub(crate) async fn open(args: &AskArgs) -> Result<Self, Failure> {
+        let Some(base) = &args.api else {
+            let observer = Observer::start(args.kubeconfig.as_deref(), args.context.as_deref());
+            return Ok(Source::Cluster(Box::new(observer.await?)));
+        };
+        let client = reqwest::Client::builder()
+            .timeout(PATIENCE)
+            .no_proxy()
+            .build();
+        let base = base.trim_end_matches('/');
+        let base = if base.contains("://") {
+            base.to_owned()
+        } else {
+            format!("http://{base}")
+        };
+        Ok(Source::Page(Page {
+            client: client.map_err(|error| Failure::Ask(error.to_string()))?,
+            base,
+            token: args.token.clone(),
+        }))
+    }
+
+    /// Why something is as it is.
+    pub(crate) async fn why(&self, kind: Kind, name: &str) -> Result<Explanation, Failure> {
+        match self {
+            Source::Page(page) => page.get(&format!("why/{kind}/{name}")).await,
+            Source::Cluster(one) => {
+                why::explain(one.context(), kind, name).map_err(Failure::Manifest)
+            }
+        }
+    }
+
+    /// Nodes in an order, filtered.
+    pub(crate) async fn nodes(&self, sort: &str, filter: &str) -> Result<Nodes, Failure> {
+        match self {
+            Source::Page(page) => {
+                let filter = filter
+                    .replace('%', "%25")
+                    .replace(' ', "%20")
+                    .replace('&', "%26");
+                page.get(&format!("nodes?sort={sort}&q={filter}")).await
+            }
+            Source::Cluster(one) => Ok(crate::page::nodes(
+                one.context(),
+                &Watched::default(),
+                sort,
+                filter,
+            )),
+        }
+    }
+
+    /// Everything at a glance.
+    pub(crate) async fn overview(&self) -> Result<Overview, Failure> {
+        match self {
+            Source::Page(page) => page.get("overview").await,
+            Source::Cluster(one) => Ok(glance(one.context()).await),
+        }
+    }
+
+    /// What would become of the cluster.
+    pub(crate) async fn what_if(&self, change: &Change) -> Result<Outcome, Failure> {
+        match self {
+            Source::Page(page) => page.post("what-if", change).await,
+            Source::Cluster(one) => {
+                let problem = one.context().snapshot().problem;
+                solved(problem, change).await
+            }
+        }
+    }
+}
+
+/// What would become of a problem.
+pub(crate) async fn solved(problem: Problem, change: &Change) -> Result<Outcome, Failure> {
+    let solved = what_if::on_a_thread(problem, change.clone()).await;
+    solved.map_err(Failure::Manifest)
+}
+
+async fn glance(context: &Arc<Context>) -> Overview {
+    let watched = Watched::default();
+    let fleet = watched.fleet(context);
+    let history = History::default();
+    let problem = context.snapshot().problem;
+    let floor = tokio::task::spawn_blocking(move || history::floor(problem)).await;
+    if let Ok(floor) = floor {
+        history.bound(floor);
+    }
+    overview::overview(context, &fleet, &history)
+}
+
+impl Page {
+    async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
+        let request = self.client.get(self.url(path));
+        self.read(request).await
+    }
+
+    async fn post<T: DeserializeOwned>(&self, path: &str, body: &Change) -> Result<T, Failure> {
+        let request = self.client.post(self.url(path)).json(body);
+        self.read(request).await
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("{}/api/v1/{path}", self.base)
+    }
+
+    async fn read<T: DeserializeOwned>(
+        &self,
+        mut request: reqwest::RequestBuilder,
+    ) -> Result<T, Failure> {
+        if let Some(token) = &self.token {
+            request = request.bearer_auth(token);
+        }
+        let failed = |error: reqwest::Error| {
+            Failure::Ask(format!(
+                "cannot ask {}: {error}; is it the address that joiner run or joiner demo prints for the page?",
+                self.base
+            ))
+        };
+        let answer = request.send().await.map_err(failed)?;
+        let status = answer.status();
+        let text = answer.text().await.map_err(failed)?;
+        if status.is_success() {
+            let read = serde_json::from_str(&text);
+            return read.map_err(|error| {
+                Failure::Ask(format!("{} answers something else: {error}", self.base))
+            });
+        }
+        let said: Option<serde_json::Value> = serde_json::from_str(&text).ok();
+        let said = said.and_then(|one| one["error"].as_str().map(str::to_owned));
+        let said = said.unwrap_or_else(|| text.trim().to_owned());
+        Err(match status.as_u16() {
+            404 | 422 => Failure::Manifest(said),
+            401 | 403 => Failure::Ask(format!(
+                "{} does not let us in: {said} (--token)",
+                self.base
+            )),
+            _ => Failure::Ask(format!("{} answers {status}: {said}", self.base)),
+        })
+    }
+}
+
+/// Runs a command that asks.
+pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(Failure::System)?;
+    runtime.block_on(work)
+}
+
+/// A problem from a file, if one is given.
+pub(crate) fn problem(file: Option<&Path>) -> Result<Option<Problem>, Failure> {
+    file.map(crate::input::problem).transpose()
+}
