@@ -8,6 +8,7 @@ use joiner_core::name::Name;
 use joiner_core::plan::{Home, Plan, PodRef, Reason};
 use joiner_core::problem::{Node, Problem};
 
+use super::verdict::purchase;
 use super::{Decision, Decisions, Happened, Inner, Kind, Loop, Subject, Verdict};
 use crate::context::{Context, Decide};
 use crate::record::{Key, MachineRecord};
@@ -96,7 +97,6 @@ impl Decisions {
             let Some(launch) = plan.launches.get(*position) else {
                 continue;
             };
-            let verdict = Verdict::bought(launch, Some(&machine.key.name));
             inner.happen(
                 &self.bounds,
                 Happened {
@@ -106,9 +106,13 @@ impl Decisions {
                     decision: Some(number),
                     warning: false,
                     code: "Launch".into(),
-                    sentence: format!("{} pods need {}", launch.pods.len(), verdict.sentence),
+                    sentence: format!(
+                        "is bought for {} pods: {}",
+                        launch.pods.len(),
+                        purchase(launch)
+                    ),
                     before: None,
-                    after: verdict.evidence.after,
+                    after: Some(launch.purchase.price.dollars()),
                 },
             );
         }

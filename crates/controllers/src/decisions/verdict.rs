@@ -153,6 +153,15 @@ pub struct Verdict {
     pub decision: u64,
 }
 
+/// What a launch buys and why, in words.
+pub(super) fn purchase(launch: &Launch) -> String {
+    let one = &launch.purchase;
+    format!(
+        "{} as {} in {} for {} an hour, {}",
+        one.instance_type, one.capacity_type, one.zone, one.price, launch.reason
+    )
+}
+
 fn dollars(money: Money) -> Option<f64> {
     Some(money.dollars())
 }
@@ -191,7 +200,6 @@ impl Verdict {
 
     /// A pod that a machine is bought for, or the machine itself. `machine` is its name once it has one.
     pub fn bought(launch: &Launch, machine: Option<&Name>) -> Self {
-        let purchase = &launch.purchase;
         let (considered, rejected) = match &launch.reason {
             Reason::Cheapest {
                 considered,
@@ -199,15 +207,15 @@ impl Verdict {
             } => (Some(*considered), runner_up.clone()),
             _ => (None, None),
         };
-        let what = format!(
-            "{} as {} in {} for {} an hour",
-            purchase.instance_type, purchase.capacity_type, purchase.zone, purchase.price
-        );
-        let name = machine.map_or_else(String::new, |name| format!("{name}: "));
+        let what = purchase(launch);
+        let sentence = match machine {
+            Some(name) => format!("machine {name} is bought: {what}"),
+            None => format!("a machine is to be bought: {what}"),
+        };
         Verdict {
             outcome: Outcome::Bought,
             code: launch.code().to_string().into(),
-            sentence: format!("{name}{what}, {}", launch.reason),
+            sentence,
             evidence: Evidence {
                 place: machine.cloned(),
                 pool: Some(launch.pool.clone()),
@@ -216,7 +224,7 @@ impl Verdict {
                     instance_type,
                     price: price.dollars(),
                 }),
-                after: dollars(purchase.price),
+                after: dollars(launch.purchase.price),
                 pods: u32::try_from(launch.pods.len()).ok(),
                 ..Evidence::default()
             },
@@ -231,8 +239,8 @@ impl Verdict {
         verdict.outcome = Outcome::Unplaced;
         verdict.code = "NotAskedFor".into();
         verdict.sentence = format!(
-            "is to be held by a new machine that is not asked for yet: {}",
-            verdict.sentence
+            "a machine is to be bought and is not asked for yet: {}",
+            purchase(launch)
         );
         verdict.remedies = vec![format!(
             "Look at the events of pool {}: its limit or launch rate is reached, or Joiner only observes.",

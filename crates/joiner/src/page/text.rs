@@ -12,10 +12,10 @@ use crate::what_if::Bought;
 
 /// Thousandths of cores as cores.
 pub(crate) fn cores(millis: i64) -> String {
-    if millis % 1000 == 0 {
-        format!("{}", millis / 1000)
-    } else {
-        format!("{:.1}", tenths(millis, 100))
+    match millis {
+        millis if millis % 1000 == 0 => (millis / 1000).to_string(),
+        millis if millis % 100 == 0 || millis > 10_000 => format!("{:.1}", tenths(millis, 100)),
+        millis => format!("{}.{:02}", millis / 1000, millis % 1000 / 10),
     }
 }
 

@@ -48,21 +48,32 @@ async fn why(page: &str, kind: &str, name: &str, code: &str) -> Value {
 async fn waiting(story: &Story, app: &str) -> String {
     let app = app.to_owned();
     let prefix = format!("{app}-");
-    let sight = story.until("a pod waits", |sight| !sight.pods(&app).is_empty()).await;
+    let sight = story
+        .until("a pod waits", |sight| !sight.pods(&app).is_empty())
+        .await;
     let pods = sight.pods(&app);
     let of_app = |name: &&str| name.starts_with(&prefix);
     let waits = |pod: &&std::sync::Arc<Value>| pod["spec"]["nodeName"].is_null();
-    let names = pods.iter().filter(waits).filter_map(|pod| pod["metadata"]["name"].as_str());
+    let names = pods
+        .iter()
+        .filter(waits)
+        .filter_map(|pod| pod["metadata"]["name"].as_str());
     let mut names = names.filter(of_app);
     format!("{}/{}", story.name, names.next().expect("one that waits"))
 }
 
 /// What the command prints, and its exit status.
 fn said(arguments: &[&str]) -> (String, Option<i32>) {
-    let output = Command::new(env!("CARGO_BIN_EXE_joiner")).arg("why").args(arguments).output();
+    let output = Command::new(env!("CARGO_BIN_EXE_joiner"))
+        .arg("why")
+        .args(arguments)
+        .output();
     let output = output.unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    (text + &String::from_utf8_lossy(&output.stderr), output.status.code())
+    (
+        text + &String::from_utf8_lossy(&output.stderr),
+        output.status.code(),
+    )
 }
 
 async fn pods_without_a_place_are_told_what_is_in_the_way() {
@@ -70,9 +81,12 @@ async fn pods_without_a_place_are_told_what_is_in_the_way() {
     let story = Story::begin_on(world.clone(), "whypods").await;
     story.pool(json!({})).await;
     let limited = Story::begin_on(world.clone(), "whylimit").await;
-    limited.pool(json!({"spec": {"limits": {"cpu": "1500m"}}})).await;
+    limited
+        .pool(json!({"spec": {"limits": {"cpu": "1500m"}}}))
+        .await;
     let lost = Story::begin_on(world.clone(), "whyclass").await;
-    lost.pool(json!({"spec": {"template": {"spec": {"nodeClassRef": {"name": "nowhere"}}}}})).await;
+    lost.pool(json!({"spec": {"template": {"spec": {"nodeClassRef": {"name": "nowhere"}}}}}))
+        .await;
 
     story.deploy("giant", 1, "5000", json!({})).await;
     story.deploy("martian", 1, "100m", in_zone("mars-1")).await;
@@ -94,10 +108,16 @@ async fn pods_without_a_place_are_told_what_is_in_the_way() {
         let found = why(&page, "pod", &pod, code).await;
         let verdict = &found["verdicts"][0];
         assert_eq!(verdict["evidence"]["pools"][0]["code"], code, "{found:#}");
-        assert!(!verdict["remedies"][0].as_str().unwrap().is_empty(), "{found:#}");
+        assert!(
+            !verdict["remedies"][0].as_str().unwrap().is_empty(),
+            "{found:#}"
+        );
         let (text, status) = said(&["pod", &pod, "--api", &page]);
         assert_eq!(status, Some(0), "{text}");
-        assert!(text.contains(code) && text.contains("What would help:"), "{text}");
+        assert!(
+            text.contains(code) && text.contains("What would help:"),
+            "{text}"
+        );
     }
     story.runs("apart", 3).await;
     let pod = waiting(&story, "apart").await;
@@ -105,7 +125,9 @@ async fn pods_without_a_place_are_told_what_is_in_the_way() {
     let pod = waiting(&limited, "greedy").await;
     let begun = Instant::now();
     let found = loop {
-        let found = reqwest::get(format!("{page}/api/v1/why/pod/{pod}")).await.unwrap();
+        let found = reqwest::get(format!("{page}/api/v1/why/pod/{pod}"))
+            .await
+            .unwrap();
         let found: Value = found.json().await.unwrap();
         if found["verdicts"][0]["outcome"] == "unplaced" {
             break found;
@@ -117,9 +139,20 @@ async fn pods_without_a_place_are_told_what_is_in_the_way() {
     let pod = waiting(&lost, "orphan").await;
     let begun = Instant::now();
     loop {
-        let found: Value = reqwest::get(format!("{page}/api/v1/why/pod/{pod}")).await.unwrap().json().await.unwrap();
-        let pools = found["verdicts"][0]["evidence"]["pools"].as_array().cloned().unwrap_or_default();
-        if pools.iter().any(|pool| pool["pool"] == "whyclass" && pool["code"] == "Closed") {
+        let found: Value = reqwest::get(format!("{page}/api/v1/why/pod/{pod}"))
+            .await
+            .unwrap()
+            .json()
+            .await
+            .unwrap();
+        let pools = found["verdicts"][0]["evidence"]["pools"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        if pools
+            .iter()
+            .any(|pool| pool["pool"] == "whyclass" && pool["code"] == "Closed")
+        {
             break;
         }
         assert!(begun.elapsed() < LIMIT, "{found:#}");
@@ -131,15 +164,25 @@ async fn pods_without_a_place_are_told_what_is_in_the_way() {
     // Without a page the cluster itself tells.
     let kubeconfig = world.plane().kubeconfig();
     let pod = waiting(&story, "martian").await;
-    let (text, status) = said(&["pod", &pod, "--kubeconfig", &kubeconfig.display().to_string()]);
+    let (text, status) = said(&[
+        "pod",
+        &pod,
+        "--kubeconfig",
+        &kubeconfig.display().to_string(),
+    ]);
     assert_eq!(status, Some(0), "{text}");
-    assert!(text.contains("Requirement") && text.contains("mars-1"), "{text}");
+    assert!(
+        text.contains("Requirement") && text.contains("mars-1"),
+        "{text}"
+    );
 }
 
 async fn nodes_that_stay_are_told_what_keeps_them() {
     let (world, page) = world_with_page().await;
     let willing = json!({"spec": {"disruption": {"consolidateAfter": "0s"}}});
-    let node_of = |sight: &crate::harness::Sight, app: &str| sight.homes_by(app, "kubernetes.io/hostname").remove(0);
+    let node_of = |sight: &crate::harness::Sight, app: &str| {
+        sight.homes_by(app, "kubernetes.io/hostname").remove(0)
+    };
 
     let never = Story::begin_on(world.clone(), "whynever").await;
     never.pool(json!({})).await;
@@ -181,7 +224,14 @@ async fn nodes_that_stay_are_told_what_keeps_them() {
     closed.scale("web", 0).await;
     let found = why(&page, "node", &node, "Budget").await;
     assert!(found.to_string().contains("whybudget"), "{found:#}");
-    assert!(found["steps"].as_array().is_some_and(|steps| steps.iter().any(|one| one["condition"] == "Initialized")));
+    assert!(
+        found["steps"]
+            .as_array()
+            .is_some_and(|steps| steps.iter().any(|one| one["condition"] == "Initialized"))
+    );
     let machine = why(&page, "machine", &node, "Cheapest").await;
-    assert_eq!(machine["verdicts"].as_array().map(Vec::is_empty), Some(false));
+    assert_eq!(
+        machine["verdicts"].as_array().map(Vec::is_empty),
+        Some(false)
+    );
 }
