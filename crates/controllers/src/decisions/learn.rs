@@ -37,10 +37,8 @@ fn pod(one: PodRef, problem: &Problem, pending: &[Option<PodKey>]) -> Option<Sub
             .as_ref()?
             .to_string()
             .into(),
-        Home::Node(_) => {
-            let group = problem.pod(one)?;
-            format!("{}/{}", group.spec.namespace, group.name_of(one.position)).into()
-        }
+        // Pods of the view are called by namespace and name.
+        Home::Node(_) => problem.pod_name(one)?,
     };
     Some(Subject::new(Kind::Pod, name))
 }

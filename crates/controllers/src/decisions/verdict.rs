@@ -162,10 +162,6 @@ pub(super) fn purchase(launch: &Launch) -> String {
     )
 }
 
-fn dollars(money: Money) -> Option<f64> {
-    Some(money.dollars())
-}
-
 impl Verdict {
     /// Whether two verdicts say the same.
     pub(super) fn same(&self, other: &Verdict) -> bool {
@@ -224,7 +220,7 @@ impl Verdict {
                     instance_type,
                     price: price.dollars(),
                 }),
-                after: dollars(launch.purchase.price),
+                after: Some(launch.purchase.price.dollars()),
                 pods: u32::try_from(launch.pods.len()).ok(),
                 ..Evidence::default()
             },
@@ -313,7 +309,7 @@ impl Verdict {
             sentence: format!("stays: {}", kept.reason),
             evidence: Evidence {
                 pool: pool.cloned(),
-                before: price.and_then(dollars),
+                before: price.map(Money::dollars),
                 until: kept.until,
                 ..Evidence::default()
             },
@@ -325,7 +321,9 @@ impl Verdict {
     /// A node that goes.
     pub fn goes(removal: &Removal, pool: Option<&Name>) -> Self {
         let (before, after) = match &removal.reason {
-            Reason::Disrupted { before, after, .. } => (dollars(*before), dollars(*after)),
+            Reason::Disrupted { before, after, .. } => {
+                (Some(before.dollars()), Some(after.dollars()))
+            }
             _ => (None, None),
         };
         Verdict {
