@@ -23,7 +23,7 @@ pub(crate) use aws::AwsArgs;
 pub(crate) use consolidate::ConsolidateArgs;
 pub(crate) use crds::CrdsArgs;
 pub(crate) use demo::DemoArgs;
-pub(crate) use look::{AskArgs, BaseArgs, SavingsArgs, Sort, TopArgs, What, WhatIfArgs, WhyArgs};
+pub(crate) use look::{AskArgs, BaseArgs, SavingsArgs, TopArgs, What, WhatIfArgs, WhyArgs};
 pub(crate) use ovhcloud::OvhArgs;
 pub(crate) use plan::{Format, PlanArgs, SolverArgs};
 pub(crate) use prices::{PriceFormat, PriceSource, PricesArgs};
@@ -69,7 +69,7 @@ pub(crate) enum Command {
     WhatIf(WhatIfArgs),
     /// Say what the cluster costs, what it could cost, and where the difference is.
     Savings(SavingsArgs),
-    /// Show the nodes live: how full, at what price, and why they stay.
+    /// Show the nodes: how full, at what price, and why they stay.
     Top(TopArgs),
 }
 

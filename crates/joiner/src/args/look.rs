@@ -156,11 +156,8 @@ pub(crate) enum Sort {
 
 /// Arguments of `joiner top`.
 #[derive(Args, Clone, Debug)]
-#[command(
-    after_help = "Keys: up and down, page up and page down scroll; s changes the order; / filters; w says why a node stays; \
-                  q ends. Into a pipe it prints a table once.\n\nExamples:\n  joiner top --api http://127.0.0.1:8082\n  \
-                  joiner top --sort price\n  joiner top --filter spot | head"
-)]
+#[command(after_help = "Examples:\n  joiner top --api http://127.0.0.1:8082\n  \
+                  joiner top --sort price\n  joiner top --filter spot | head")]
 pub(crate) struct TopArgs {
     /// Order of nodes.
     #[arg(long, value_enum, default_value_t)]

@@ -110,7 +110,8 @@ async fn show_demand(
     State(page): State<Page>,
     Query(asked): Query<Asked>,
 ) -> Result<Response, Refusal> {
-    Ok(answer(demand::demand(&page.engine()?, &asked.q)))
+    let context = page.engine()?;
+    Ok(answer(demand::demand(&context, &asked.q)))
 }
 
 async fn show_nodes(
@@ -156,11 +157,8 @@ async fn show_activity(
     State(page): State<Page>,
     Query(asked): Query<Asked>,
 ) -> Result<Response, Refusal> {
-    Ok(answer(activity::activity(
-        &page.engine()?,
-        asked.since,
-        &asked.q,
-    )))
+    let context = page.engine()?;
+    Ok(answer(activity::activity(&context, asked.since, &asked.q)))
 }
 
 async fn show_market(
@@ -182,7 +180,8 @@ async fn show_why(
         let said = format!("{kind:?} is none of pod, node, pool and machine");
         Refusal(StatusCode::BAD_REQUEST, said)
     })?;
-    let found = why::explain(&page.engine()?, kind, &name);
+    let context = page.engine()?;
+    let found = why::explain(&context, kind, &name);
     Ok(answer(
         found.map_err(|said| Refusal(StatusCode::NOT_FOUND, said))?,
     ))
