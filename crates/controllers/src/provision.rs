@@ -59,7 +59,10 @@ pub(crate) async fn run(context: Arc<Context>, batch: Arc<Batch>) {
         if round(&context, &mut known).await == Outcome::Unfinished {
             batch.again(AGAIN);
         }
-        if let Some(wait) = context.served.due(context.now()) {
+        let now = context.now();
+        // Pods are left to another controller's machine only for so long, and nothing happens when that is over.
+        let overdue = context.view.read().foreign_overdue(now);
+        for wait in [context.served.due(now), overdue].into_iter().flatten() {
             batch.again(wait);
         }
     }

@@ -58,7 +58,6 @@ fn ec2_node(world: &World, claim: &Value) -> Arc<Value> {
 }
 
 #[tokio::test(start_paused = true)]
-#[ignore = "open: nothing is touched, but pods of the own pool do not come to run within half an hour"]
 async fn objects_of_a_class_that_is_not_served_are_never_touched() {
     let world = World::start().await;
     world.pool("own", |_| ());

@@ -275,6 +275,17 @@ impl World {
         self.foreign.iter().filter(comes)
     }
 
+    /// How long it is until the next machine of another controller is overdue and not counted on any more.
+    pub fn foreign_overdue(&self, now: Timestamp) -> Option<Duration> {
+        let left =
+            |one: &Arc<MachineRecord>| FOREIGN_DUE.saturating_sub(clock::since(now, one.created));
+        self.foreign
+            .iter()
+            .filter(|one| expected(one, now))
+            .map(left)
+            .min()
+    }
+
     /// The machine of another controller that this node has become and that is not in use yet.
     fn foreign_of(&self, node: &NodeRecord, now: Timestamp) -> Option<&Arc<MachineRecord>> {
         let mut starting = self.foreign.iter().filter(|one| expected(one, now));

@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use joiner_core::money::Money;
 use joiner_embedded::clock::Clock;
 use joiner_providers::MachineId;
-use joiner_sim::clouds::sim::CloudEvent;
+use joiner_sim::clouds::watched::CloudEvent;
 use serde::Serialize;
 
 /// Billionths of a dollar, times seconds: exact however long it goes on.
@@ -76,7 +76,10 @@ impl Books {
                 books.machines.remove(id);
                 books.taken_back += u32::from(*taken);
             }
-            CloudEvent::Booted(_) | CloudEvent::Announced(_) | CloudEvent::Terminating(_) => return,
+            CloudEvent::Booted(_)
+            | CloudEvent::Announced(_)
+            | CloudEvent::Taken(_)
+            | CloudEvent::Terminating(_) => return,
         }
         books.rate = books.machines.values().copied().sum();
         books.highest_rate = books.highest_rate.max(books.rate);

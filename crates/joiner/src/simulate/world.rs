@@ -1,6 +1,5 @@
 //! One world, from its seed to its end: a storm, then calm until everything has settled, then rest.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -11,19 +10,19 @@ use joiner_core::pack;
 use joiner_embedded::api::Status;
 use joiner_embedded::cluster::kubelet::{KubeletOptions, NodeSpec};
 use joiner_embedded::cluster::{Cluster, ClusterOptions};
-use joiner_providers::Provider;
-use joiner_sim::audit::{AuditOptions, Auditor, Invariant};
-use joiner_sim::clouds::faulty::{FaultRates, Faulty};
-use joiner_sim::clouds::sim::{SimCloud, SimCloudOptions};
-use serde_json::json;
+use joiner_sim::audit::{AuditOptions, Auditor, Class, Invariant};
+use joiner_sim::clouds::faulty::{FaultRates, Faults};
+use joiner_sim::clouds::watched::Watched;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
+use super::line::Stray;
 use super::panics;
-use super::process::Host;
+use super::process::{CLUSTER, Double, Host, Reached};
 use super::report::{Outcome, Violated};
 use super::scenario::{Scenario, Wish};
+use super::seats::{Tamper, seats};
 use super::user;
 use super::weather::Weather;
 use crate::args::FaultKind;
@@ -53,7 +52,11 @@ pub(crate) struct Run {
     /// Who decides, where it is not the core: for tests of the auditor.
     pub(crate) decide: Option<Arc<dyn Decide>>,
     /// What is wrong with the clouds, for tests of the auditor.
-    pub(crate) tamper: Option<fn(&mut SimCloudOptions)>,
+    pub(crate) tamper: Tamper,
+    /// What Joiner sends that it should not, for tests of the auditor.
+    pub(crate) stray: Option<Stray>,
+    /// What stands between it and its providers, for tests of the auditor.
+    pub(crate) double: Option<Double>,
 }
 
 impl Run {
@@ -95,19 +98,12 @@ fn quick() -> Arc<dyn Decide> {
     }))
 }
 
-/// A simulated cloud and how to reach it.
-struct Cloud {
-    class: String,
-    sim: SimCloud,
-    rates: Arc<Mutex<FaultRates>>,
-    task: JoinHandle<()>,
-}
-
 struct World {
     seed: u64,
     storm: Duration,
     cluster: Cluster,
-    clouds: Vec<Cloud>,
+    /// What makes time pass at the clouds.
+    clouds: Vec<JoinHandle<()>>,
     auditor: Auditor,
     host: Arc<Host>,
     scenario: Scenario,
@@ -119,7 +115,7 @@ struct World {
 
 impl World {
     async fn start(run: &Run) -> Result<Self, Status> {
-        let scenario = Scenario::draw(run.seed, run.storm());
+        let scenario = Scenario::draw(run.seed, run.storm(), run.tamper);
         let weather = Weather::draw(run.seed, &run.faults, run.storm());
         let cluster = Cluster::start(&ClusterOptions {
             seed: run.seed,
@@ -132,18 +128,21 @@ impl World {
             },
             ..ClusterOptions::default()
         });
-        let catalogs: BTreeMap<_, _> = scenario
-            .clouds
-            .iter()
-            .map(|plan| (plan.class.clone(), plan.options.catalog.clone()))
-            .collect();
-        let auditor = Auditor::new(AuditOptions::new("joiner.dev", catalogs));
+        let reached = open_clouds(run, &scenario, &cluster, weather.cloud);
+        let auditor = Auditor::new(audit_options(&reached).await?);
         auditor.watch_server(cluster.server());
-        let (clouds, providers) = open_clouds(run, &scenario, &cluster, &auditor, weather.cloud);
+        for one in &reached {
+            auditor.watch_cloud(one.cloud.watched());
+        }
+        let running = reached.iter().map(|one| {
+            let cloud = one.cloud.clone();
+            tokio::task::spawn(async move { cloud.watched().run().await })
+        });
+        let clouds = running.collect();
         cluster.server().faults().chances(weather.api);
         let host = Arc::new(Host {
             server: cluster.server().clone(),
-            clouds: providers,
+            clouds: reached,
             auditor: auditor.clone(),
             settings: Settings {
                 seed: run.seed,
@@ -154,6 +153,8 @@ impl World {
                 ..Settings::default()
             },
             decide: Some(run.decide.clone().unwrap_or_else(quick)),
+            stray: run.stray,
+            double: run.double,
             lines: Mutex::default(),
             deaths: Mutex::default(),
             cuts: weather.cuts.clone(),
@@ -187,22 +188,21 @@ impl World {
     async fn furnish(&mut self) -> Result<(), Status> {
         let api = self.cluster.api();
         for crd in joiner_api::crds(None) {
-            // Definitions that nobody here uses take long to compile and change nothing.
-            if !["karpenter.sh", "joiner.dev", "autoscaling.x-k8s.io"]
-                .contains(&crd.spec.group.as_str())
-            {
+            // Definitions that are not used here take long to compile and change nothing.
+            if !seats().any(|seat| seat.groups.contains(&crd.spec.group.as_str())) {
                 continue;
             }
             let object = serde_json::to_value(crd).unwrap_or_default();
             api.create("customresourcedefinitions.apiextensions.k8s.io", "", object)?;
         }
-        for cloud in &self.clouds {
-            let class = json!({"metadata": {"name": cloud.class}, "spec": {}});
-            api.create("simnodeclasses.joiner.dev", "", class)?;
-            cloud
-                .sim
-                .plant(&format!("somebody-elses-{}", cloud.class))
-                .await;
+        for one in &self.host.clouds {
+            let (plan, kind) = (&one.plan, &one.plan.kind);
+            if let Some(object) = plan.object.clone() {
+                let resource = format!("{}.{}", kind.plural, kind.group);
+                api.create(&resource, "", object)?;
+            }
+            let cloud = one.cloud.watched();
+            cloud.plant(&format!("another-s-{}", plan.class)).await;
         }
         self.cluster.kubelets().boot(NodeSpec::named("foreign-0"));
         for wish in self.scenario.beginning.clone() {
@@ -278,7 +278,8 @@ impl World {
     }
 
     fn wish(&self, wish: &Wish) {
-        let clouds: Vec<&SimCloud> = self.clouds.iter().map(|one| &one.sim).collect();
+        let clouds = self.host.clouds.iter().map(|one| one.cloud.watched());
+        let clouds: Vec<&dyn Watched> = clouds.collect();
         let text = user::fulfil(wish, &self.cluster, &clouds);
         self.auditor.note(self.now(), "world", &text);
     }
@@ -306,15 +307,9 @@ impl World {
         let now = self.now();
         self.cluster.server().faults().clear();
         self.host.spare();
-        for one in &self.clouds {
-            *one.rates.lock().unwrap_or_else(PoisonError::into_inner) = FaultRates::default();
-            one.sim.change(|options| {
-                let seed = options.market.seed;
-                options.market = joiner_sim::clouds::sim::Market::calm(seed);
-                options.refused_percent = 0;
-                options.stillborn_percent = 0;
-            });
-            one.sim.keep_machines();
+        for one in &self.host.clouds {
+            one.faults.change(FaultRates::default());
+            one.cloud.watched().calm();
         }
         self.auditor.note(now, "world", "the storm is over");
         self.auditor.calm(now);
@@ -407,9 +402,7 @@ impl World {
             // A process that panicked is reported by its own.
             let _ = instance.await;
         }
-        for cloud in &self.clouds {
-            cloud.task.abort();
-        }
+        self.clouds.iter().for_each(JoinHandle::abort);
         outcome
     }
 }
@@ -418,29 +411,35 @@ fn open_clouds(
     run: &Run,
     scenario: &Scenario,
     cluster: &Cluster,
-    auditor: &Auditor,
     rates: FaultRates,
-) -> (Vec<Cloud>, BTreeMap<String, Arc<dyn Provider>>) {
-    let mut clouds = Vec::new();
-    let mut providers: BTreeMap<String, Arc<dyn Provider>> = BTreeMap::new();
-    for (number, plan) in scenario.clouds.iter().enumerate() {
-        let mut options = plan.options.clone();
-        if let Some(tamper) = run.tamper {
-            tamper(&mut options);
-        }
-        let rack = Arc::new(cluster.kubelets().clone());
-        let cloud = SimCloud::new(options, cluster.api().clock().clone(), rack);
-        auditor.watch_cloud(&cloud);
-        let faulty = Faulty::new(cloud.clone(), rates, run.seed ^ ((number as u64) << 8));
-        let rates = faulty.rates();
-        providers.insert(plan.class.clone(), Arc::new(faulty));
-        let running = cloud.clone();
-        clouds.push(Cloud {
-            class: plan.class.clone(),
-            sim: cloud,
-            rates,
-            task: tokio::task::spawn(async move { running.run().await }),
-        });
+) -> Vec<Reached> {
+    let plans = scenario.clouds.iter().zip(0_u64..);
+    plans
+        .map(|(plan, number)| Reached {
+            plan: plan.clone(),
+            cloud: (plan.open)(cluster),
+            faults: Faults::new(rates, run.seed ^ (number << 8)),
+        })
+        .collect()
+}
+
+/// What the auditor must know: the families of the table, and what each cloud sells.
+async fn audit_options(clouds: &[Reached]) -> Result<AuditOptions, Status> {
+    let mut classes = std::collections::BTreeMap::new();
+    for one in clouds {
+        let catalog = one.cloud.catalog().await;
+        let catalog = catalog.map_err(|error| Status::bad_request(error.to_string()))?;
+        let class = Class {
+            group: one.plan.kind.group.to_owned(),
+            // Where there is no object, there is no name either.
+            name: one
+                .plan
+                .object
+                .as_ref()
+                .map_or(String::new(), |_| one.plan.class.clone()),
+        };
+        classes.insert(class, catalog);
     }
-    (clouds, providers)
+    let families = seats().map(|seat| seat.rules).collect();
+    Ok(AuditOptions::new(CLUSTER, families, classes))
 }
