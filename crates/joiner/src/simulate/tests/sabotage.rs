@@ -147,15 +147,13 @@ fn works_in_circles(api: &Local, sent: u64) -> Option<Request<Body>> {
     None
 }
 
-fn keeps_pods_away(api: &Local, sent: u64) -> Option<Request<Body>> {
-    // Seldom enough that time passes, whoever takes it off again.
-    if sent < START || sent % 50 != 0 {
-        return None;
-    }
+fn leaves_a_mark(api: &Local, _: u64) -> Option<Request<Body>> {
     let claim = claim_in_use(api)?;
-    let path = format!("/api/v1/nodes/{}", text(&claim, "/status/nodeName"));
-    let taint = json!({"key": "karpenter.sh/disrupted", "effect": "NoSchedule"});
-    request("PATCH", &path, &json!({"spec": {"taints": [taint]}}))
+    let path = format!("{CLAIMS_PATH}/{}", text(&claim, "/metadata/name"));
+    // No one can read it, so no one takes it off.
+    let mark = json!({"metadata": {"annotations": {"joiner.dev/disruption": "?"}}});
+    let marked = !text(&claim, "/metadata/annotations/joiner.dev~1disruption").is_empty();
+    (!marked).then(|| request("PATCH", &path, &mark))?
 }
 
 /// How a provider fails Joiner, or Joiner its machines.
@@ -312,7 +310,7 @@ fn sabotaged(invariant: Invariant) -> Run {
             ..double(|provider| doubled(provider, Fault::SaysNothing))
         },
         Invariant::DeletionsEnd => double(|provider| doubled(provider, Fault::DoesNothing)),
-        Invariant::MarksRemoved => stray(keeps_pods_away),
+        Invariant::MarksRemoved => stray(leaves_a_mark),
     }
 }
 
