@@ -5,6 +5,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{self, Poll};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use axum::Router;
@@ -211,7 +212,10 @@ where
                     }
                     std::future::pending().await
                 }
-                Passage::Cut => Err(NoRoute.into()),
+                Passage::Cut => {
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    Err(NoRoute.into())
+                }
             }
         })
     }

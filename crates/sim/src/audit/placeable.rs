@@ -35,7 +35,10 @@ fn sells(ledger: &Ledger, id: &Id, pool: &Pool, catalog: &Catalog, pod: &Value) 
     if full {
         return false;
     }
-    let used = used(ledger, id);
+    let mut used = used(ledger, id);
+    // Nodes report a little less memory than was promised, and the promise may count against the limit.
+    let memory = used.get(MEMORY);
+    used.set(MEMORY, memory + memory / 25);
     let within = |kind: &InstanceType| {
         let most = |resource: &str| limits.get(resource);
         most(CPU)
