@@ -71,7 +71,6 @@ impl Claim {
 /// A pool.
 #[derive(Debug)]
 pub(super) struct Pool {
-    pub(super) family: &'static Family,
     pub(super) name: String,
     pub(super) terms: Terms,
     object: Arc<Value>,
@@ -158,7 +157,6 @@ impl Ledger {
                 self.pools.remove(&id);
             } else {
                 let pool = Pool {
-                    family,
                     name: commit.key.to_owned(),
                     terms: (family.terms)(commit.object),
                     object: commit.object.clone(),

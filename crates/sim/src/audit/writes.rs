@@ -106,7 +106,7 @@ fn of_machine(
 
 /// Whether a machine object says that Joiner looks after it.
 pub(super) fn is_marked(claim: &Claim, options: &AuditOptions) -> bool {
-    claim.annotation(MANAGED_BY) == Some(&options.manager(claim.family))
+    claim.annotation(MANAGED_BY) == Some(options.manager(claim.family).as_str())
 }
 
 /// The mark on a node: who looks after it, and the UID of its machine object.
