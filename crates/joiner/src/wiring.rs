@@ -108,6 +108,9 @@ pub(crate) static SERVED: [Served; 4] = [
     },
 ];
 
+/// The identity of an embedded cluster.
+pub(crate) const EMBEDDED: &str = "embedded";
+
 /// One family alone.
 pub(crate) fn only(family: Family) -> Vec<&'static Served> {
     SERVED.iter().filter(|one| one.family == family).collect()

@@ -4,15 +4,17 @@ use std::io::{self, Write as _};
 use std::time::Duration;
 
 use joiner_controllers::{Settings, Thinking};
-use joiner_sim::audit::{AuditOptions, Auditor, Invariant, Violation};
+use joiner_sim::audit::{self, AuditOptions, Auditor, Class, Invariant, Violation};
 
 use super::narrator::{Audience, Narrator};
 use super::stage::Stage;
 use super::story::{CHAPTERS, Pace};
 use super::summary::Summary;
 use crate::args::{DemoArgs, ReportFormat};
+use crate::classes::sim::SIM;
 use crate::failure::Failure;
 use crate::simulate::panics;
+use crate::wiring::EMBEDDED;
 
 /// The terminal, or nobody.
 struct Terminal(ReportFormat);
@@ -83,8 +85,13 @@ async fn play(
         catalog_period: Duration::from_mins(2),
         ..Settings::default()
     };
-    let catalogs = [("default".to_owned(), joiner_sim::clouds::sim::built_in())];
-    let auditor = Auditor::new(AuditOptions::new("joiner.dev", catalogs.into()));
+    let class = Class {
+        group: SIM.group.to_owned(),
+        name: "default".to_owned(),
+    };
+    let classes = [(class, joiner_sim::clouds::sim::built_in())];
+    let options = AuditOptions::new(EMBEDDED, vec![&audit::KARPENTER], classes.into());
+    let auditor = Auditor::new(options);
     let mut stage = Stage::set(seed, None, settings, Some(&auditor)).map_err(refused)?;
     let Some(thoughts) = stage.thoughts.take() else {
         return Err(Failure::Demo("nobody thinks".to_owned()));

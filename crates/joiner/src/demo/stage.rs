@@ -20,7 +20,7 @@ use super::books::Books;
 use super::objects;
 use super::thoughts::Thoughtful;
 use crate::classes::sim::SimClasses;
-use crate::wiring::{ClusterClock, Wiring, only};
+use crate::wiring::{ClusterClock, EMBEDDED, Wiring, only};
 
 /// A cluster with everything that the story needs.
 pub(crate) struct Stage {
@@ -76,7 +76,7 @@ impl Stage {
         let (sender, thoughts) = mpsc::unbounded_channel();
         let wiring = Wiring {
             leftover: None,
-            cluster: "embedded".into(),
+            cluster: EMBEDDED.into(),
             ledgers: Arc::new(MemoryLedgers),
             clients,
             clock: Arc::new(ClusterClock(clock)),

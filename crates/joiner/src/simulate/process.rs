@@ -23,10 +23,7 @@ use super::clouds::{CloudPlan, SPACE, Site, WorldCloud};
 use super::line::{Line, Stray, Wire};
 use super::seats::served;
 use super::weather::Weather;
-use crate::wiring::{ClusterClock, Wiring};
-
-/// The identity of the cluster.
-pub(crate) const CLUSTER: &str = "embedded";
+use crate::wiring::{ClusterClock, EMBEDDED, Wiring};
 
 /// A cloud of a world and what goes wrong at it.
 #[derive(Clone)]
@@ -182,7 +179,7 @@ impl Host {
         let identity = format!("joiner-{instance}-{number}");
         let wiring = Wiring {
             leftover: None,
-            cluster: CLUSTER.into(),
+            cluster: EMBEDDED.into(),
             ledgers: Arc::new(ConfigMapLedgers::new(clients.clone(), "kube-system")),
             classes: Clouds::all(&self.clouds, line, self.double),
             families: served().collect(),

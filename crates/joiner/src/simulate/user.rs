@@ -6,9 +6,9 @@ use joiner_providers::MachineId;
 use joiner_sim::clouds::watched::Watched;
 use serde_json::{Value, json};
 
-use super::process::CLUSTER;
 use super::scenario::Wish;
 use super::seats::{Seat, seats};
+use crate::wiring::EMBEDDED;
 
 const BUDGETS: &str = "poddisruptionbudgets.policy";
 const PROTECTED: &str = "karpenter.sh/do-not-disrupt";
@@ -109,7 +109,7 @@ fn pick<T: Clone>(of: &[T], which: usize) -> Option<T> {
 
 /// Whether an object bears the mark of a family of this cluster.
 fn is_marked(object: &Value, family: &str) -> bool {
-    object["metadata"]["annotations"]["joiner.dev/managed-by"] == format!("{CLUSTER}.{family}")
+    object["metadata"]["annotations"]["joiner.dev/managed-by"] == format!("{EMBEDDED}.{family}")
 }
 
 /// Nodes that Joiner's machines became.

@@ -19,13 +19,14 @@ use tokio::time::{Instant, sleep_until};
 
 use super::line::Stray;
 use super::panics;
-use super::process::{CLUSTER, Double, Host, Reached};
+use super::process::{Double, Host, Reached};
 use super::report::{Outcome, Violated};
 use super::scenario::{Scenario, Wish};
 use super::seats::{Tamper, seats};
 use super::user;
 use super::weather::Weather;
 use crate::args::FaultKind;
+use crate::wiring::EMBEDDED;
 
 /// How often the auditor looks for what lasts too long.
 const LOOK: Duration = Duration::from_secs(30);
@@ -441,5 +442,5 @@ async fn audit_options(clouds: &[Reached]) -> Result<AuditOptions, Status> {
         classes.insert(class, catalog);
     }
     let families = seats().map(|seat| seat.rules).collect();
-    Ok(AuditOptions::new(CLUSTER, families, classes))
+    Ok(AuditOptions::new(EMBEDDED, families, classes))
 }
