@@ -119,8 +119,7 @@ impl Line {
     }
 }
 
-/// What a Joiner that is out of its mind sends beside its requests, given the cluster and how many it has sent: for
-/// tests of the auditor.
+/// What is sent beside Joiner's requests, given the cluster and how many it has sent: for tests of the auditor.
 pub(crate) type Stray = fn(&Local, u64) -> Option<Request<axum::body::Body>>;
 
 /// The API server at the far end of a line.

@@ -14,7 +14,7 @@ use super::seats::{Tamper, seats};
 
 /// Something that a user, or the world, does.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Wish {
+pub(crate) enum Action {
     /// Creates an object.
     Create(&'static str, &'static str, Value),
     /// Scales a deployment.
@@ -36,7 +36,7 @@ pub(crate) enum Wish {
     /// A node is deleted by hand.
     DeleteNode(usize),
     /// All machine objects of a NodePool that would expire one day are deleted.
-    DeleteMortal(String),
+    DeleteExpiring(String),
 }
 
 /// What a seed stands for.
@@ -45,11 +45,11 @@ pub(crate) struct Scenario {
     /// Clouds.
     pub(crate) clouds: Vec<CloudPlan>,
     /// What is there in the beginning.
-    pub(crate) beginning: Vec<Wish>,
+    pub(crate) beginning: Vec<Action>,
     /// What happens when, in order.
-    pub(crate) wishes: Vec<(Duration, Wish)>,
+    pub(crate) actions: Vec<(Duration, Action)>,
     /// What is put right when the storm is over, so that everything can settle.
-    pub(crate) end: Vec<Wish>,
+    pub(crate) end: Vec<Action>,
 }
 
 impl Scenario {
@@ -66,7 +66,7 @@ impl Scenario {
             scenario: Scenario {
                 clouds,
                 beginning: Vec::new(),
-                wishes: Vec::new(),
+                actions: Vec::new(),
                 end: Vec::new(),
             },
         };
@@ -79,7 +79,7 @@ impl Scenario {
         draw.jobs();
         draw.troubles();
         let mut scenario = draw.scenario;
-        scenario.wishes.sort_by_key(|(at, _)| *at);
+        scenario.actions.sort_by_key(|(at, _)| *at);
         scenario
     }
 }
@@ -129,17 +129,17 @@ impl Draw {
         namespace: &'static str,
         object: Value,
     ) {
-        let wish = Wish::Create(resource, namespace, object);
-        self.scenario.beginning.push(wish);
+        let action = Action::Create(resource, namespace, object);
+        self.scenario.beginning.push(action);
     }
 
-    fn at(&mut self, at: Duration, wish: Wish) {
-        self.scenario.wishes.push((at, wish));
+    fn at(&mut self, at: Duration, action: Action) {
+        self.scenario.actions.push((at, action));
     }
 
     /// Something that is done when the storm is over.
-    pub(crate) fn at_the_end(&mut self, wish: Wish) {
-        self.scenario.end.push(wish);
+    pub(crate) fn at_the_end(&mut self, action: Action) {
+        self.scenario.end.push(action);
     }
 
     /// Nodes of some pool keep pods away that do not tolerate `dedicated` with this value, and bear it as `team`.
@@ -158,11 +158,11 @@ impl Draw {
         for generation in 0..self.random.random_range(0..3) {
             let edit = edit(&format!("g{generation}"));
             let at = self.moment();
-            self.at(at, Wish::EditPool(family.pools, name.to_owned(), edit));
+            self.at(at, Action::EditPool(family.pools, name.to_owned(), edit));
         }
         if number > 0 && self.chance(4) {
             let at = self.moment();
-            self.at(at, Wish::Delete(family.pools, "", name.to_owned()));
+            self.at(at, Action::Delete(family.pools, "", name.to_owned()));
         }
     }
 
@@ -202,7 +202,9 @@ impl Draw {
                 let mut free = workload.clone();
                 free.do_not_disrupt = false;
                 let freed = free.template();
-                self.scenario.end.push(Wish::Unprotect(name.clone(), freed));
+                self.scenario
+                    .end
+                    .push(Action::Unprotect(name.clone(), freed));
             }
             let replicas = self.random.random_range(0..=most);
             self.create("deployments.apps", "default", workload.deployment(replicas));
@@ -237,13 +239,13 @@ impl Draw {
         for _ in 0..waves {
             let at = self.moment();
             let replicas = self.random.random_range(0..=most);
-            self.at(at, Wish::Scale(name.clone(), replicas));
+            self.at(at, Action::Scale(name.clone(), replicas));
         }
         if self.chance(2) {
             let mut next = workload.clone();
             next.version = 2;
             let at = self.moment();
-            self.at(at, Wish::Rollout(name, next.template()));
+            self.at(at, Action::Rollout(name, next.template()));
         }
     }
 
@@ -255,7 +257,7 @@ impl Draw {
                 self.random.random_range(30..900),
             );
             let at = self.moment();
-            self.at(at, Wish::Create("jobs.batch", "default", job));
+            self.at(at, Action::Create("jobs.batch", "default", job));
         }
     }
 
@@ -265,13 +267,13 @@ impl Draw {
         for _ in 0..self.random.random_range(0..=hours * 2) {
             let at = self.moment();
             let which = self.random.random_range(0..100);
-            let wish = match self.random.random_range(0..5) {
-                0 | 1 => Wish::Interrupt(which),
-                2 => Wish::Kill(which),
-                3 => Wish::DeleteMachine(which),
-                _ => Wish::DeleteNode(which),
+            let action = match self.random.random_range(0..5) {
+                0 | 1 => Action::Interrupt(which),
+                2 => Action::Kill(which),
+                3 => Action::DeleteMachine(which),
+                _ => Action::DeleteNode(which),
             };
-            self.at(at, wish);
+            self.at(at, action);
         }
     }
 }
@@ -284,20 +286,20 @@ mod tests {
     fn a_seed_always_stands_for_the_same_world() {
         let draw = |seed| {
             let scenario = Scenario::draw(seed, Duration::from_hours(4), None);
-            (scenario.beginning, scenario.wishes, scenario.end)
+            (scenario.beginning, scenario.actions, scenario.end)
         };
         assert_eq!(draw(3), draw(3));
         assert_ne!(draw(3), draw(4));
     }
 
     #[test]
-    fn every_kind_of_wish_happens_in_some_world() {
+    fn every_kind_of_action_happens_in_some_world() {
         let mut seen = std::collections::BTreeSet::new();
         for seed in 0..100 {
             let scenario = Scenario::draw(seed, Duration::from_hours(4), None);
-            let wishes = scenario.wishes.iter().map(|(_, wish)| wish);
-            for wish in wishes.chain(&scenario.beginning).chain(&scenario.end) {
-                let text = format!("{wish:?}");
+            let actions = scenario.actions.iter().map(|(_, action)| action);
+            for action in actions.chain(&scenario.beginning).chain(&scenario.end) {
+                let text = format!("{action:?}");
                 seen.insert(text.split('(').next().unwrap_or_default().to_owned());
             }
         }

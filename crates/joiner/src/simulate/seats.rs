@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::clouds::{self, CloudPlan};
 use super::objects;
-use super::scenario::{Draw, Wish};
+use super::scenario::{Action, Draw};
 use crate::wiring::{SERVED, Served};
 
 /// A family in simulated worlds.
@@ -139,8 +139,12 @@ fn node_pools(draw: &mut Draw) {
             let minutes = draw.between(45..=179);
             spec["template"]["spec"]["expireAfter"] = json!(format!("{minutes}m"));
             let never = json!({"spec": {"template": {"spec": {"expireAfter": "Never"}}}});
-            draw.at_the_end(Wish::EditPool(audit::KARPENTER.pools, name.clone(), never));
-            draw.at_the_end(Wish::DeleteMortal(name.clone()));
+            draw.at_the_end(Action::EditPool(
+                audit::KARPENTER.pools,
+                name.clone(),
+                never,
+            ));
+            draw.at_the_end(Action::DeleteExpiring(name.clone()));
         }
         if draw.chance(4) {
             let minutes = draw.between(2..=19);

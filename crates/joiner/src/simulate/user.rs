@@ -6,72 +6,72 @@ use joiner_providers::MachineId;
 use joiner_sim::clouds::watched::Watched;
 use serde_json::{Value, json};
 
-use super::scenario::Wish;
+use super::scenario::Action;
 use super::seats::{Seat, seats};
 use crate::wiring::EMBEDDED;
 
 const BUDGETS: &str = "poddisruptionbudgets.policy";
 const PROTECTED: &str = "karpenter.sh/do-not-disrupt";
 
-/// Carries a wish out, and says what was done in a line. A wish about something that is not there does nothing.
-pub(crate) fn fulfil(wish: &Wish, cluster: &Cluster, clouds: &[&dyn Watched]) -> String {
+/// Carries a action out, and says what was done in a line. A action about something that is not there does nothing.
+pub(crate) fn carry_out(action: &Action, cluster: &Cluster, clouds: &[&dyn Watched]) -> String {
     let api = cluster.api();
-    let (what, done) = match wish {
-        Wish::Create(resource, namespace, object) => (
+    let (what, done) = match action {
+        Action::Create(resource, namespace, object) => (
             format!("create {resource} {}", object["metadata"]["name"]),
             api.create(resource, namespace, object.clone()).map(drop),
         ),
-        Wish::Scale(name, replicas) => (
+        Action::Scale(name, replicas) => (
             format!("scale {name} to {replicas}"),
             change(&api, "deployments.apps", "default", name, |object| {
                 object["spec"]["replicas"] = json!(replicas);
             }),
         ),
-        Wish::Rollout(name, template) => (
+        Action::Rollout(name, template) => (
             format!("roll {name} out"),
             change(&api, "deployments.apps", "default", name, |object| {
                 object["spec"]["template"] = template.clone();
             }),
         ),
-        Wish::Unprotect(name, template) => (
+        Action::Unprotect(name, template) => (
             format!("give up the protection of {name}"),
             unprotect(&api, name, template),
         ),
-        Wish::EditPool(pools, name, edit) => (
+        Action::EditPool(pools, name, edit) => (
             format!("edit {pools} {name}: {edit}"),
             change(&api, pools, "", name, |object| {
                 merge(object, edit);
             }),
         ),
-        Wish::Delete(resource, namespace, name) => (
+        Action::Delete(resource, namespace, name) => (
             format!("delete {resource} {name}"),
             api.delete(resource, namespace, name, DeleteOptions::default()),
         ),
-        Wish::Interrupt(which) => return interrupt(*which, clouds),
-        Wish::Kill(which) => match pick(&own_nodes(&api), *which) {
+        Action::Interrupt(which) => return interrupt(*which, clouds),
+        Action::Kill(which) => match pick(&own_nodes(&api), *which) {
             Some(node) => {
                 cluster.kubelets().kill(&node);
                 (format!("the machine of node {node} dies"), Ok(()))
             }
-            None => return nothing(wish),
+            None => return nothing(action),
         },
-        Wish::DeleteMachine(which) => match pick(&own_claims(&api), *which) {
+        Action::DeleteMachine(which) => match pick(&own_claims(&api), *which) {
             Some((resource, name)) => (
                 format!("delete {resource} {name}"),
                 api.delete(resource, "", &name, DeleteOptions::default()),
             ),
-            None => return nothing(wish),
+            None => return nothing(action),
         },
-        Wish::DeleteNode(which) => match pick(&own_nodes(&api), *which) {
+        Action::DeleteNode(which) => match pick(&own_nodes(&api), *which) {
             Some(name) => (
                 format!("delete node {name}"),
                 api.delete("nodes", "", &name, DeleteOptions::default()),
             ),
-            None => return nothing(wish),
+            None => return nothing(action),
         },
-        Wish::DeleteMortal(pool) => (
+        Action::DeleteExpiring(pool) => (
             format!("delete machine objects of {pool} that would expire"),
-            mortals(&api, pool).iter().try_for_each(|name| {
+            expiring(&api, pool).iter().try_for_each(|name| {
                 api.delete(
                     "nodeclaims.karpenter.sh",
                     "",
@@ -87,8 +87,8 @@ pub(crate) fn fulfil(wish: &Wish, cluster: &Cluster, clouds: &[&dyn Watched]) ->
     }
 }
 
-fn nothing(wish: &Wish) -> String {
-    format!("{wish:?}: there is none")
+fn nothing(action: &Action) -> String {
+    format!("{action:?}: there is none")
 }
 
 fn interrupt(which: usize, clouds: &[&dyn Watched]) -> String {
@@ -131,7 +131,7 @@ fn own_claims(api: &Local) -> Vec<(&'static str, String)> {
 }
 
 /// Machine objects of a pool that expire one day.
-fn mortals(api: &Local, pool: &str) -> Vec<String> {
+fn expiring(api: &Local, pool: &str) -> Vec<String> {
     names(api, "nodeclaims.karpenter.sh", |claim| {
         let expires = claim["spec"]["expireAfter"].as_str();
         claim["metadata"]["labels"]["karpenter.sh/nodepool"] == pool

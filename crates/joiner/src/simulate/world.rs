@@ -21,7 +21,7 @@ use super::line::Stray;
 use super::panics;
 use super::process::{Double, Host, Reached};
 use super::report::{Outcome, Violated};
-use super::scenario::{Scenario, Wish};
+use super::scenario::{Action, Scenario};
 use super::seats::{Tamper, seats};
 use super::user;
 use super::weather::Weather;
@@ -206,8 +206,8 @@ impl World {
             cloud.plant(&format!("another-s-{}", plan.class)).await;
         }
         self.cluster.kubelets().boot(NodeSpec::named("foreign-0"));
-        for wish in self.scenario.beginning.clone() {
-            let Wish::Create(resource, namespace, object) = wish else {
+        for action in self.scenario.beginning.clone() {
+            let Action::Create(resource, namespace, object) = action else {
                 continue;
             };
             api.create(resource, namespace, object)?;
@@ -245,15 +245,15 @@ impl World {
     /// Things happen and go wrong.
     async fn storm(&mut self) {
         let end = self.started + self.storm;
-        let mut wishes = std::mem::take(&mut self.scenario.wishes)
+        let mut actions = std::mem::take(&mut self.scenario.actions)
             .into_iter()
             .peekable();
         let mut cuts = std::mem::take(&mut self.cuts).into_iter().peekable();
         let mut next_look = self.started + LOOK;
         while self.auditor.clean() {
-            let next_wish = wishes.peek().map(|(at, _)| self.started + *at);
+            let next_action = actions.peek().map(|(at, _)| self.started + *at);
             let next_cut = cuts.peek().map(|(at, ..)| self.started + *at);
-            let next = [next_wish, next_cut, Some(next_look)]
+            let next = [next_action, next_cut, Some(next_look)]
                 .into_iter()
                 .flatten()
                 .min();
@@ -263,9 +263,9 @@ impl World {
                 return;
             }
             sleep_until(next).await;
-            if next_wish == Some(next) {
-                if let Some((_, wish)) = wishes.next() {
-                    self.wish(&wish);
+            if next_action == Some(next) {
+                if let Some((_, action)) = actions.next() {
+                    self.action(&action);
                 }
             } else if next_cut == Some(next) {
                 if let Some((_, whose, lasts)) = cuts.next() {
@@ -278,10 +278,10 @@ impl World {
         }
     }
 
-    fn wish(&self, wish: &Wish) {
+    fn action(&self, action: &Action) {
         let clouds = self.host.clouds.iter().map(|one| one.cloud.watched());
         let clouds: Vec<&dyn Watched> = clouds.collect();
-        let text = user::fulfil(wish, &self.cluster, &clouds);
+        let text = user::carry_out(action, &self.cluster, &clouds);
         self.auditor.note(self.now(), "world", &text);
     }
 
@@ -314,16 +314,16 @@ impl World {
         }
         self.auditor.note(now, "world", "the storm is over");
         self.auditor.calm(now);
-        for wish in &self.scenario.end {
-            self.wish(wish);
+        for action in &self.scenario.end {
+            self.action(action);
         }
     }
 
     /// Whoever was behind when the storm ended may have bought on the pools' old terms since.
-    fn end_mortals(&self) {
-        let mortals = |wish: &&Wish| matches!(wish, Wish::DeleteMortal(_));
-        for wish in self.scenario.end.iter().filter(mortals) {
-            self.wish(wish);
+    fn end_expiring(&self) {
+        let expiring = |action: &&Action| matches!(action, Action::DeleteExpiring(_));
+        for action in self.scenario.end.iter().filter(expiring) {
+            self.action(action);
         }
     }
 
@@ -331,17 +331,17 @@ impl World {
     async fn settle(&self) {
         let end = Instant::now() + SETTLE;
         let mut budgets = Some(Instant::now() + LOOK_ON);
-        let mut mortals = Some(Instant::now() + BEHIND);
+        let mut expiring = Some(Instant::now() + BEHIND);
         loop {
             tokio::time::sleep(LOOK).await;
             self.look();
             if !self.auditor.clean() {
                 return;
             }
-            if let Some(at) = mortals {
+            if let Some(at) = expiring {
                 if Instant::now() >= at {
-                    mortals = None;
-                    self.end_mortals();
+                    expiring = None;
+                    self.end_expiring();
                 }
                 continue;
             }

@@ -50,6 +50,6 @@ pub trait Watched: Send + Sync {
     /// Puts a machine there that another runs: it bears no mark of Joiner's.
     async fn plant(&self, name: &str);
 
-    /// Boots, interrupts and buries machines when their time comes, until it is dropped.
+    /// Boots, interrupts and removes machines when their time comes, until it is dropped.
     async fn run(&self);
 }

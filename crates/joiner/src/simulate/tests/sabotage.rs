@@ -150,7 +150,7 @@ fn works_in_circles(api: &Local, sent: u64) -> Option<Request<Body>> {
 fn leaves_a_mark(api: &Local, _: u64) -> Option<Request<Body>> {
     let claim = claim_in_use(api)?;
     let path = format!("{CLAIMS_PATH}/{}", text(&claim, "/metadata/name"));
-    // No one can read it, so no one takes it off.
+    // It cannot be read, so it is not taken off.
     let mark = json!({"metadata": {"annotations": {"joiner.dev/disruption": "?"}}});
     let marked = !text(&claim, "/metadata/annotations/joiner.dev~1disruption").is_empty();
     (!marked).then(|| request("PATCH", &path, &mark))?
@@ -251,7 +251,7 @@ impl Provider for Doubled {
     }
 }
 
-/// Thinks of nothing better than to panic.
+/// Panics at the first plan.
 struct Panics;
 
 impl Decide for Panics {
