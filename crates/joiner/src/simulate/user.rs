@@ -13,7 +13,7 @@ use crate::wiring::EMBEDDED;
 const BUDGETS: &str = "poddisruptionbudgets.policy";
 const PROTECTED: &str = "karpenter.sh/do-not-disrupt";
 
-/// Carries a action out, and says what was done in a line. A action about something that is not there does nothing.
+/// Carries an action out, and says what was done in a line. An action about something that is not there does nothing.
 pub(crate) fn carry_out(action: &Action, cluster: &Cluster, clouds: &[&dyn Watched]) -> String {
     let api = cluster.api();
     let (what, done) = match action {
