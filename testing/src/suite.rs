@@ -10,6 +10,7 @@
 //! in; its expectations are never touched.
 
 mod bench;
+mod cannot;
 mod files;
 mod queue;
 mod spec;
@@ -20,6 +21,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 
 pub use bench::Verdict;
+pub use cannot::cannot_pass;
 pub use spec::Spec;
 
 use queue::Queue;
