@@ -41,12 +41,7 @@ pub struct Settings {
     pub logs: Option<PathBuf>,
 }
 
-/// Builds the suite, unless that was done.
-pub async fn build() -> Result<()> {
-    suite().await.map(|_| ())
-}
-
-/// Every spec of the suite, in the order in which the suite has them.
+/// Every spec of the suite, in the order in which the suite has them. Builds it, unless that was done.
 pub async fn list() -> Result<Vec<Spec>> {
     let program = suite().await?;
     tokio::task::spawn_blocking(move || spec::list(&program)).await?
