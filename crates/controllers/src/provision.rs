@@ -123,6 +123,7 @@ async fn round(context: &Context, known: &mut LastDecision) -> Outcome {
         .any(|node| node.deleting && !node.pods.is_empty());
     if snapshot.problem.pods.is_empty() && !moving {
         context.metrics.unplaced(0);
+        crate::upkeep::buffers::judge(context, &snapshot.problem, &Plan::default()).await;
         return if held { Outcome::Unfinished } else { statics };
     }
     let Snapshot {
