@@ -49,7 +49,7 @@ pub(super) fn run(args: &DemoArgs) -> Result<(), Failure> {
     runtime.block_on(live(args))
 }
 
-/// Hears nothing, or everything.
+/// Hears nothing.
 struct Quiet;
 
 impl Audience for Quiet {

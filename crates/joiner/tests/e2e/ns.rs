@@ -392,16 +392,14 @@ async fn ns_09_a_machine_that_does_not_join_says_why_and_another_is_tried() {
     let said = condition(&first, "Registered").1;
     assert!(said.contains("did not become a node in time"), "{said}");
     let name = text(&first, "/metadata/name");
-    let is_told = |event: &&Arc<Value>| {
+    let is_told = |event: &Arc<Value>| {
         text(event, "/involvedObject/name") == name && event["reason"] == "RegistrationTimeout"
     };
     forge
         .until("another is tried, and the first is gone", |seen| {
             let all = claims(seen);
             let other = |one: &Arc<Value>| text(one, "/metadata/name") != name;
-            all.iter().any(other)
-                && all.iter().all(other)
-                && seen.list(paths::EVENTS).any(|event| is_told(&event))
+            all.iter().any(other) && all.iter().all(other) && seen.list(paths::EVENTS).any(is_told)
         })
         .await;
     // Mended, it heals by itself.
