@@ -1,5 +1,6 @@
-//! Bad input to Proxmox VE and Redfish, through the whole engine: each mistake is a sentence in a condition and in an
-//! event, nothing is made or lost meanwhile, and all goes on by itself once it is mended.
+//! KubeNodeSmith's pools on simulated Proxmox VE and BMCs, through the whole engine. Bad input: each mistake is a sentence
+//! in a condition and in an event, nothing is made or lost meanwhile, and all goes on by itself once it is mended. And
+//! machines that run and never join.
 
 #![allow(
     clippy::unwrap_used,
@@ -121,6 +122,11 @@ impl World {
 
     /// Starts the engine, with one pool on this provider and a pod that waits for it.
     fn start(&mut self, token: &str, provider: Value) {
+        self.start_with(token, provider, |_| ());
+    }
+
+    /// The same with another pool.
+    fn start_with(&mut self, token: &str, provider: Value, change: impl FnOnce(&mut Value)) {
         let api = self.stage.api();
         api.create("secrets", HOME, secret(token)).unwrap();
         let create = |resource: &str, kind: &str, name: &str, spec: Value| {
@@ -129,8 +135,9 @@ impl World {
             api.create(resource, HOME, object).unwrap();
         };
         create(PROVIDERS, "NodeSmithProvider", "rack", provider);
-        let pool = json!({"providerRef": "rack", "machineTemplate": {},
+        let mut pool = json!({"providerRef": "rack", "machineTemplate": {},
             "limits": {"minNodes": 0, "maxNodes": 0, "cpuCores": 0, "memoryMiB": 0}});
+        change(&mut pool);
         create(POOLS, "NodeSmithPool", "small", pool);
         create(
             "nodesmithcontrolplanes.kubenodesmith.parawell.cloud",
@@ -170,6 +177,15 @@ impl World {
         self.stage
             .within(limit, what, || holds(self), picture)
             .await;
+    }
+
+    fn claims(&self) -> Vec<Arc<Value>> {
+        self.stage.api().list(CLAIMS)
+    }
+
+    /// A claim, if it is there.
+    fn claim(&self, name: &str) -> Option<Arc<Value>> {
+        self.stage.api().get(CLAIMS, HOME, name).ok()
     }
 
     /// What conditions of the pool and of the provider say that does not hold.
@@ -215,9 +231,14 @@ impl World {
             !has(&world.conditions())
         })
         .await;
+        self.end().await;
+    }
+
+    /// The pod goes, and nothing is left.
+    async fn end(self) {
         self.stage.scale("web", 0);
         self.until("everything is given back", |world| {
-            world.stage.api().list(CLAIMS).is_empty()
+            world.claims().is_empty()
                 && world.stage.api().list("nodes").is_empty()
                 && world.metal.powered() == 0
         })
@@ -335,4 +356,95 @@ async fn a_host_without_the_boot_mode_is_told_and_healed_by_another_mode() {
         })
     };
     world.told_and_healed(sentence, mend).await;
+}
+
+/// A disk that is not there: machines run and never become nodes.
+fn without_a_disk() -> Value {
+    let mut provider = virtual_machines();
+    provider["proxmox"]["vmOptions"] = json!([{"name": "boot", "value": "order=scsi0"}]);
+    provider
+}
+
+fn condition<'a>(claim: &'a Value, kind: &str) -> Option<&'a Value> {
+    let mut all = claim["status"]["conditions"].as_array()?.iter();
+    all.find(|one| one["type"] == kind)
+}
+
+#[tokio::test(start_paused = true)]
+async fn ns_09_a_machine_that_does_not_join_within_five_minutes_says_why_and_another_is_tried() {
+    let mut world = World::open();
+    world.start("sim-token-secret", without_a_disk());
+    world
+        .until("it is asked for", |world| !world.claims().is_empty())
+        .await;
+    let first = world.claims()[0]["metadata"]["name"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let began = world.stage.api().clock().now();
+    let is_late = |claim: &Value| {
+        condition(claim, "Registered")
+            .is_some_and(|one| one["status"] == "False" && one["reason"] == "RegistrationTimeout")
+    };
+    world
+        .until("the claim says why", |world| {
+            world.claim(&first).is_some_and(|claim| is_late(&claim))
+        })
+        .await;
+    let took = world.stage.api().clock().now().duration_since(began);
+    assert!((295..=310).contains(&took.as_secs()), "{took}");
+    let said = "the machine did not become a node in time";
+    assert!(
+        world.events().iter().any(|one| one.starts_with(said)),
+        "{:#?}",
+        world.events()
+    );
+    world
+        .until(
+            "it is gone with its machine, and another is tried",
+            |world| {
+                let name = |one: &Arc<Value>| one["metadata"]["name"] == *first;
+                let claims = world.claims();
+                !claims.is_empty()
+                    && !claims.iter().any(name)
+                    && world.proxmox.machines().len() == 1
+            },
+        )
+        .await;
+    change(&world, |spec| {
+        spec["proxmox"]["vmOptions"] = json!([{"name": "boot", "value": "order=net0"}]);
+    });
+    world
+        .until("the pod runs", |world| world.stage.running("web") == 1)
+        .await;
+    world
+        .until("one machine is left", |world| {
+            world.proxmox.machines().len() == 1 && world.claims().len() == 1
+        })
+        .await;
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn ns_09_a_pool_may_give_its_machines_more_time() {
+    let mut world = World::open();
+    world.start_with("sim-token-secret", without_a_disk(), |pool| {
+        pool["registrationTimeout"] = json!("12m");
+    });
+    world
+        .until("it is asked for", |world| !world.claims().is_empty())
+        .await;
+    let first = world.claims()[0]["metadata"]["name"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let goes = |world: &World| {
+        let claim = world.claim(&first);
+        claim.is_none_or(|claim| claim["metadata"]["deletionTimestamp"].is_string())
+    };
+    tokio::time::sleep(Duration::from_mins(11)).await;
+    assert!(!goes(&world), "it has a minute left");
+    tokio::time::sleep(Duration::from_mins(2)).await;
+    assert!(goes(&world), "it was given up");
+    world.end().await;
 }
