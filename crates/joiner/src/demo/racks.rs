@@ -10,7 +10,6 @@ mod summary;
 use std::io::{self, Write as _};
 
 use jiff::Timestamp;
-use joiner_controllers::Settings;
 use joiner_embedded::api::Status;
 
 use self::stage::{Stage, Timing};
@@ -112,7 +111,7 @@ async fn live(args: &DemoArgs) -> Result<(), Failure> {
     let mut stage = Stage::set(
         args.seed,
         Some(Timestamp::now()),
-        Settings::default(),
+        story::settings(),
         Timing::Quick,
         Pools::OwnFirst,
     )?;

@@ -25,9 +25,9 @@ impl Pace {
     pub(super) const LIVE: Pace = Pace {
         chapter: Duration::from_secs(75),
     };
-    /// Two working days.
+    /// A working day.
     pub(super) const DAY: Pace = Pace {
-        chapter: Duration::from_hours(4),
+        chapter: Duration::from_mins(90),
     };
 
     /// How often the cluster is summed up.
@@ -187,6 +187,14 @@ pub(super) fn told(
     Ok(told)
 }
 
+/// How Joiner behaves in this story: spot servers may make way for something cheaper, here for own racks.
+pub(super) fn settings() -> Settings {
+    Settings {
+        spot_to_spot: true,
+        ..Settings::default()
+    }
+}
+
 async fn play(
     seed: u64,
     pace: Pace,
@@ -198,8 +206,9 @@ async fn play(
         thinking: Thinking::InPlace,
         // What is looked at less often costs a little more and takes seconds instead of minutes.
         disruption_pause: Duration::from_secs(10),
+        disruption_period: Duration::from_mins(1),
         catalog_period: Duration::from_mins(1),
-        ..Settings::default()
+        ..settings()
     };
     let mut stage = Stage::set(seed, None, settings, timing, pools)?;
     let Some(thoughts) = stage.thoughts.take() else {
