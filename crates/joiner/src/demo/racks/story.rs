@@ -206,7 +206,6 @@ async fn play(
         thinking: Thinking::InPlace,
         // What is looked at less often costs a little more and takes seconds instead of minutes.
         disruption_pause: Duration::from_secs(10),
-        disruption_period: Duration::from_mins(1),
         catalog_period: Duration::from_mins(1),
         ..settings()
     };
