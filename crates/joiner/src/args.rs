@@ -21,7 +21,7 @@ use clap::{Parser, Subcommand};
 pub(crate) use aws::AwsArgs;
 pub(crate) use consolidate::ConsolidateArgs;
 pub(crate) use crds::CrdsArgs;
-pub(crate) use demo::DemoArgs;
+pub(crate) use demo::{DemoArgs, StoryArg};
 pub(crate) use ovhcloud::OvhArgs;
 pub(crate) use plan::{Format, PlanArgs, SolverArgs};
 pub(crate) use prices::{PriceFormat, PriceSource, PricesArgs};

@@ -6,6 +6,7 @@ mod kubeconfig;
 mod narrator;
 mod objects;
 mod once;
+mod racks;
 mod stage;
 mod story;
 mod summary;
@@ -23,7 +24,7 @@ use self::narrator::{Audience, Narrator};
 use self::stage::Stage;
 use self::story::{CHAPTERS, Pace};
 use self::summary::Summary;
-use crate::args::{DemoArgs, LogFormat};
+use crate::args::{DemoArgs, LogFormat, StoryArg};
 use crate::failure::Failure;
 use crate::telemetry;
 
@@ -32,6 +33,9 @@ const SUM_EVERY: Duration = Duration::from_secs(5);
 
 /// Runs the command: the story once, or until it is interrupted.
 pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
+    if args.story == StoryArg::Racks {
+        return racks::run(args);
+    }
     if args.once {
         telemetry::start("off", LogFormat::default());
         return once::run(args);

@@ -3,9 +3,19 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::ReportFormat;
+
+/// What happens in the demo.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StoryArg {
+    /// A day of a shop on a simulated cloud.
+    #[default]
+    Shop,
+    /// Own racks first, spot for the burst: Proxmox VE, bare metal and Rackspace Spot, simulated behind their APIs.
+    Racks,
+}
 
 /// Arguments of `joiner demo`.
 #[derive(Args)]
@@ -15,6 +25,9 @@ use super::ReportFormat;
                   not written; 2 wrong usage; 7 something happened that must not."
 )]
 pub(crate) struct DemoArgs {
+    /// What happens.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) story: StoryArg,
     /// Where the embedded API server listens; port 0 takes any that is free.
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
     pub(crate) listen: SocketAddr,

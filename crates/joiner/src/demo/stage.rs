@@ -85,7 +85,7 @@ impl Stage {
             classes: vec![classes.clone()],
             settings: Settings { seed, ..settings },
             lease: None,
-            decide: Some(Arc::new(Thoughtful::new(books.clone(), sender))),
+            decide: Some(Arc::new(Thoughtful::new(Some(books.clone()), sender))),
         };
         let engine = wiring.start(&mut Registry::default());
         Ok(Stage {

@@ -24,14 +24,14 @@ type Offer = (Name, Name, Name, CapacityType);
 /// Decides as the core does, and says so.
 pub(crate) struct Thoughtful {
     core: Core,
-    books: Books,
+    books: Option<Books>,
     words: mpsc::UnboundedSender<String>,
     lowest: Mutex<BTreeMap<Offer, Money>>,
 }
 
 impl Thoughtful {
-    /// Says what it decides to `words`, and writes the least cost into the books.
-    pub(crate) fn new(books: Books, words: mpsc::UnboundedSender<String>) -> Self {
+    /// Says what it decides to `words`, and writes the least cost into the books, if there are any.
+    pub(crate) fn new(books: Option<Books>, words: mpsc::UnboundedSender<String>) -> Self {
         Thoughtful {
             core: Core::default(),
             books,
@@ -105,10 +105,10 @@ impl Decide for Thoughtful {
     }
 
     fn disrupt(&self, problem: &Problem) -> Plan {
-        if let Some(now) = problem.now
-            && self.books.bound_is_older(now, EVERY)
+        if let (Some(now), Some(books)) = (problem.now, &self.books)
+            && books.bound_is_older(now, EVERY)
         {
-            self.books.bound(now, self.floor(problem));
+            books.bound(now, self.floor(problem));
         }
         let plan = self.core.disrupt(problem);
         for removal in &plan.removals {
