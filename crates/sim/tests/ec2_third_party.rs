@@ -163,7 +163,8 @@ async fn moto_understands_the_client_and_the_client_understands_moto() {
     );
     // What moto does not know is an outage, not an answer.
     let request = ScoreRequest {
-        region: "eu-central-1".to_owned(),
+        regions: BTreeSet::from(["eu-central-1".to_owned()]),
+        by_zone: true,
         types: names,
         target: 2,
     };

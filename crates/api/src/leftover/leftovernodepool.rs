@@ -1,6 +1,6 @@
 //! `gpu.devplatforms.io/v1alpha1` LeftoverNodePool: which GPU machines to look for, and where.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::CustomResource;
@@ -52,6 +52,12 @@ use crate::text::{BudgetNodes, DurationOrNever, TaintText};
         type_ = "integer",
         json_path = ".status.lastScore",
         priority = 1
+    ),
+    printcolumn(
+        name = "Best region",
+        type_ = "string",
+        json_path = ".status.recommendedRegion",
+        priority = 1
     )
 )]
 #[serde(rename_all = "camelCase")]
@@ -67,8 +73,18 @@ use crate::text::{BudgetNodes, DurationOrNever, TaintText};
 ]))]
 pub struct LeftoverNodePoolSpec {
     /// AWS region, such as `eu-central-1`.
-    #[schemars(extend("minLength" = 1))]
+    #[schemars(schema_with = "region")]
     pub region: String,
+    /// Other AWS regions to compare with this one; the best is recommended in the status. Machines are offered in
+    /// `region` only, because a cluster's Karpenter launches in the region of the cluster.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "regions")]
+    pub regions: Vec<String>,
+    /// What follows from the comparison: `Recommend` changes nothing; with `BestOnly` no new machines are offered here while
+    /// another region is clearly cheaper, so that the same object in a cluster of each region has them where they are cheapest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "Recommend"))]
+    pub region_policy: Option<RegionPolicy>,
     /// Instance families, such as `g5`, `g6` or `p5`; a shorter name stands for all that begin with it. None listed
     /// means any with GPUs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -160,6 +176,46 @@ pub enum CapacityType {
     OnDemand,
 }
 
+/// What follows from a comparison of regions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline, description = "")]
+pub enum RegionPolicy {
+    /// The best is named in the status.
+    #[default]
+    Recommend,
+    /// New machines are offered only while no other region is clearly cheaper.
+    BestOnly,
+}
+
+/// A region as it compares with others.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub struct RegionStatus {
+    /// AWS region.
+    pub region: String,
+    /// Machine type that is cheapest per GPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance_type: Option<String>,
+    /// Zone where it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zone: Option<String>,
+    /// Its price per GPU, in dollars per hour.
+    #[serde(
+        rename = "pricePerGPU",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub price_per_gpu: Option<String>,
+    /// Odds of the region as a whole, from 0 to 10.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::schema::int")]
+    pub score: Option<i64>,
+    /// Why it cannot be recommended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
 /// What has been found out about a LeftoverNodePool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -194,6 +250,12 @@ pub struct LeftoverNodePoolStatus {
     /// Of when the placement scores are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scores_as_of: Option<Time>,
+    /// Region to prefer, of those that are compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recommended_region: Option<String>,
+    /// The regions that are compared, the best first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub regions: Vec<RegionStatus>,
     /// When AWS was last asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_sync_time: Option<Time>,
@@ -251,10 +313,55 @@ impl LeftoverNodePoolSpec {
         self.requeue_minutes.unwrap_or(7)
     }
 
+    /// The regions to compare, this one among them; none where there is nothing to compare.
+    pub fn compared_regions(&self) -> BTreeSet<String> {
+        let mut all: BTreeSet<String> = self.regions.iter().cloned().collect();
+        all.insert(self.region.clone());
+        if all.len() < 2 {
+            all.clear();
+        }
+        all
+    }
+
+    /// What follows from the comparison, with the default filled in.
+    pub fn region_policy(&self) -> RegionPolicy {
+        self.region_policy.unwrap_or_default()
+    }
+
     /// Whether on-demand machines may stand in, with the default filled in; moot where they are asked for anyway.
     pub fn on_demand_fallback(&self) -> bool {
         self.capacity_type() == CapacityType::Spot && self.on_demand_fallback.unwrap_or(true)
     }
+}
+
+fn region(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "string",
+        "minLength": 1,
+        "maxLength": 32,
+        "x-kubernetes-validations": [{
+            "rule": "self.matches('^[a-z]+(-[a-z0-9]+)+-[0-9]+$')",
+            "message": "spec.region is no AWS region; expected like eu-central-1",
+            "messageExpression": "'spec.region \"' + self + '\" is no AWS region; expected like eu-central-1'",
+        }],
+    })
+}
+
+/// AWS scores ten regions at once; one of them is the cluster's.
+fn regions(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "maxItems": 9,
+        "items": {
+            "type": "string",
+            "maxLength": 32,
+            "x-kubernetes-validations": [{
+                "rule": "self.matches('^[a-z]+(-[a-z0-9]+)+-[0-9]+$')",
+                "message": "spec.regions contains a value that is no AWS region; expected like eu-central-1",
+                "messageExpression": "'spec.regions contains \"' + self + '\", which is no AWS region; expected like eu-central-1'",
+            }],
+        },
+    })
 }
 
 fn families(_: &mut SchemaGenerator) -> Schema {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use joiner_core::leftover::{Capacity, Market, Wanted, rank};
+use joiner_core::leftover::{Capacity, Market, RegionMarket, Wanted, rank};
 use joiner_core::money::Money;
 use joiner_core::name::Name;
 use tokio::sync::Mutex;
@@ -15,7 +15,7 @@ use tokio::sync::Mutex;
 use super::client::{Ec2, ScoreRequest};
 use super::credentials::Credentials;
 use super::error::{AwsError, AwsErrorKind};
-use super::types::{InstanceType, SpotPrice, TypeOffering, Zone};
+use super::types::{InstanceType, PlacementScore, SpotPrice, TypeOffering, Zone};
 use super::{AwsOptions, Clock, facts, pricing};
 use crate::http::Http;
 
@@ -151,6 +151,7 @@ pub struct Aws {
     prices: Shelf<(String, BTreeSet<String>), Vec<SpotPrice>>,
     scores: Shelf<ScoreRequest, BTreeMap<String, u8>>,
     subnets: Shelf<(String, Tags), BTreeSet<String>>,
+    groups: Shelf<(String, Tags), usize>,
 }
 
 impl Aws {
@@ -168,6 +169,7 @@ impl Aws {
             prices: Shelf::default(),
             scores: Shelf::default(),
             subnets: Shelf::default(),
+            groups: Shelf::default(),
         }
     }
 
@@ -199,6 +201,100 @@ impl Aws {
     ) -> Result<Reading, AwsError> {
         let now = (self.clock)();
         let ec2 = self.ec2(region)?;
+        let (mut market, mut sight, fitting) = Box::pin(self.sold(&ec2, wanted, now)).await?;
+        if let Some(tags) = subnet_tags {
+            let (zones, age) = Box::pin(self.subnets(&ec2, tags, now)).await;
+            market.subnets =
+                zones.map(|zones| zones.iter().map(|one| one.as_str().into()).collect());
+            sight.subnets = Some(age);
+        }
+        if wanted.capacity == Capacity::Spot && !fitting.is_empty() {
+            let (scores, age) = Box::pin(self.zone_scores(&ec2, fitting, target, now)).await;
+            market.scores = scores;
+            sight.scores = age;
+        }
+        Ok(Reading { market, sight })
+    }
+
+    /// Reads what several regions sell to a pool, and one placement score for each of them; `home` is the region that is
+    /// asked for scores. What cannot be read says why and holds up nothing else.
+    pub async fn compare(
+        &self,
+        home: &str,
+        regions: &BTreeSet<String>,
+        wanted: &Wanted,
+        target: u32,
+    ) -> Vec<RegionMarket> {
+        let now = (self.clock)();
+        let mut all = Vec::new();
+        let mut types = BTreeSet::new();
+        // At once: a region that does not answer must not hold up the others.
+        let reads = regions.iter().map(|region| async move {
+            let ec2 = self.ec2(region)?;
+            Box::pin(self.sold(&ec2, wanted, now)).await
+        });
+        let reads = futures::future::join_all(reads).await;
+        for (region, read) in regions.iter().zip(reads) {
+            let (market, fresh) = match read {
+                Ok((market, sight, fitting)) => {
+                    types.extend(fitting);
+                    (Ok(market), sight.prices.error.is_none())
+                }
+                Err(error) => (Err(error.to_string()), false),
+            };
+            all.push(RegionMarket {
+                region: region.as_str().into(),
+                market,
+                fresh,
+                score: None,
+            });
+        }
+        if wanted.capacity == Capacity::Spot {
+            let request = ScoreRequest {
+                regions: regions.clone(),
+                by_zone: false,
+                types,
+                target,
+            };
+            if let Ok(ec2) = self.ec2(home) {
+                let (scores, _) = Box::pin(self.scored(&ec2, request, now)).await;
+                for one in &mut all {
+                    let found = scores.as_ref().and_then(|all| all.get(&*one.region));
+                    one.score = found.copied();
+                }
+            }
+        }
+        all
+    }
+
+    /// How many security groups of a region have all of these tags.
+    pub async fn security_groups(
+        &self,
+        region: &str,
+        tags: &BTreeMap<String, String>,
+    ) -> (Option<usize>, Age) {
+        let now = (self.clock)();
+        let ec2 = match self.ec2(region) {
+            Ok(ec2) => ec2,
+            Err(error) => {
+                let error = Some(error);
+                return (None, Age { at: None, error });
+            }
+        };
+        let read = async { Ok(ec2.security_groups(tags).await?.len()) };
+        let key = (region.to_owned(), tags.clone());
+        let (count, age) = Box::pin(self.groups.get(key, SUBNETS_FOR, now, read)).await;
+        (count.map(|count| *count), age)
+    }
+
+    /// Types, where they are offered, and at which prices; and the names of those that fit.
+    async fn sold(
+        &self,
+        ec2: &Ec2,
+        wanted: &Wanted,
+        now: Timestamp,
+    ) -> Result<(Market, Sight, BTreeSet<String>), AwsError> {
+        let region = ec2.region();
         let mut patterns: Vec<String> = wanted
             .families
             .iter()
@@ -232,13 +328,6 @@ impl Aws {
             )
         };
         market.offered = known.map(pair).collect();
-        let mut subnets_age = None;
-        if let Some(tags) = subnet_tags {
-            let (zones, age) = Box::pin(self.subnets(&ec2, tags, now)).await;
-            market.subnets =
-                zones.map(|zones| zones.iter().map(|one| one.as_str().into()).collect());
-            subnets_age = Some(age);
-        }
         let fitting: BTreeSet<String> = rank(&market, wanted, wanted.capacity)
             .fitting
             .iter()
@@ -252,7 +341,7 @@ impl Aws {
             types: types_age,
             prices: unasked.clone(),
             scores: unasked,
-            subnets: subnets_age,
+            subnets: None,
             list_prices,
         };
         if wanted.capacity == Capacity::Spot && !fitting.is_empty() {
@@ -261,11 +350,8 @@ impl Aws {
             let (rows, age) = Box::pin(self.prices.get(key, PRICES_FOR, now, read)).await;
             market.spot = current(&required(rows, &age)?, now);
             sight.prices = age;
-            let (scores, age) = Box::pin(self.scores(&ec2, fitting, target, now)).await;
-            market.scores = scores;
-            sight.scores = age;
         }
-        Ok(Reading { market, sight })
+        Ok((market, sight, fitting))
     }
 
     async fn list(
@@ -305,32 +391,13 @@ impl Aws {
     }
 
     /// Scores by zone name; AWS gives them by zone id.
-    async fn scores(
+    async fn zone_scores(
         &self,
         ec2: &Ec2,
         types: BTreeSet<String>,
         target: u32,
         now: Timestamp,
     ) -> (Option<BTreeMap<Name, u8>>, Age) {
-        if types.len() < FEWEST_TYPES {
-            let message = format!(
-                "AWS scores fewer than {FEWEST_TYPES} types low whatever there is of them, so it is not asked for {}",
-                types.len()
-            );
-            let error = AwsError::new(
-                "GetSpotPlacementScores",
-                "FewTypes",
-                message,
-                AwsErrorKind::Invalid,
-            );
-            return (
-                None,
-                Age {
-                    at: None,
-                    error: Some(error),
-                },
-            );
-        }
         let region = ec2.region().to_owned();
         let (zones, age) =
             Box::pin(self.zones.get(region.clone(), ZONES_FOR, now, ec2.zones())).await;
@@ -338,20 +405,12 @@ impl Aws {
             return (None, age);
         };
         let request = ScoreRequest {
-            region,
+            regions: BTreeSet::from([region]),
+            by_zone: true,
             types,
             target,
         };
-        let read = async {
-            let scores = ec2.placement_scores(&request).await?;
-            let own = scores
-                .into_iter()
-                .filter(|one| one.region == request.region);
-            Ok(own
-                .filter_map(|one| Some((one.availability_zone_id?, one.score)))
-                .collect())
-        };
-        let (scores, age) = Box::pin(self.scores.get(request.clone(), SCORES_FOR, now, read)).await;
+        let (scores, age) = Box::pin(self.scored(ec2, request, now)).await;
         let by_name = scores.map(|scores| {
             let known = zones.iter().filter_map(|zone| {
                 let score = scores.get(&zone.zone_id)?;
@@ -360,6 +419,46 @@ impl Aws {
             known.collect()
         });
         (by_name, age)
+    }
+
+    /// Scores by zone id, or by region.
+    async fn scored(
+        &self,
+        ec2: &Ec2,
+        request: ScoreRequest,
+        now: Timestamp,
+    ) -> Found<BTreeMap<String, u8>> {
+        if request.types.len() < FEWEST_TYPES {
+            let message = format!(
+                "AWS scores fewer than {FEWEST_TYPES} types low whatever there is of them, so it is not asked for {}",
+                request.types.len()
+            );
+            let error = AwsError::new(
+                "GetSpotPlacementScores",
+                "FewTypes",
+                message,
+                AwsErrorKind::Invalid,
+            );
+            let error = Some(error);
+            return (None, Age { at: None, error });
+        }
+        let key = request.clone();
+        let read = async {
+            let scores = ec2.placement_scores(&request).await?;
+            let own = scores
+                .into_iter()
+                .filter(|one| request.regions.contains(&one.region));
+            let place = |one: PlacementScore| {
+                let place = if request.by_zone {
+                    one.availability_zone_id?
+                } else {
+                    one.region
+                };
+                Some((place, one.score))
+            };
+            Ok(own.filter_map(place).collect())
+        };
+        Box::pin(self.scores.get(key, SCORES_FOR, now, read)).await
     }
 }
 

@@ -17,7 +17,7 @@ use kube::api::{DynamicObject, ListParams};
 use serde_json::Value;
 use tracing::info;
 
-use super::metrics::{Pool, PoolWhat};
+use super::metrics::{PARTS, Pool, PoolWhat};
 use super::objects::{self, Served};
 use super::render::{self, ClassVersion, Source};
 use super::report::{Report, Word, about, write};
@@ -113,9 +113,9 @@ impl Leftover {
         }
         let (in_use, _) = objects::in_use(&seat.clients.reads, &render::pool_name(pool)).await?;
         let memory = self.memory(seat, pool, known).await?;
-        let held = held(&report.status, wanted.capacity);
+        let held = held(&report.status, wanted.capacity, &pool.spec.region);
         let policy = &self.options.policy;
-        let decision = decide(
+        let mut decision = decide(
             &reading.market,
             &wanted,
             held.as_ref(),
@@ -124,15 +124,24 @@ impl Leftover {
             memory,
             now,
         );
+        let away = Box::pin(self.regions(seat, pool, known, &wanted, &mut report.status)).await;
+        if away.is_some() {
+            // With another region to go to, on-demand nodes do not stand in here.
+            decision.fallback = Fallback::Closed;
+            decision.memory.fallback = false;
+        }
         known.memory = Some(decision.memory);
-        self.measure(pool, &reading, &decision, now);
+        self.measure(pool, known, &reading, &decision, now);
         let nothing = decision.offered.is_empty() && decision.fallback == Fallback::Closed;
         if nothing {
-            let message = nothing_viable(&reading, &decision);
+            let mut message = nothing_viable(&reading, &decision);
+            if let Some(away) = away {
+                message = format!("{message}; {away}");
+            }
             return Ok(Err(Word::new("NoQuotes", message)));
         }
         if let Err(word) = self
-            .act(seat, pool, known, &class, &reading, &decision)
+            .act(seat, pool, known, &class, &reading, &decision, away.is_some())
             .await?
         {
             return Ok(Err(word));
@@ -140,7 +149,13 @@ impl Leftover {
         self.tell(seat, pool, &decision, memory);
         describe(report, &reading, &decision, now);
         report.degraded = second_best(&reading, &decision, &class);
+        if report.degraded.is_none() && rendered {
+            report.degraded = self.groups(pool).await;
+        }
         report.offers = offers(&render::pool_name(pool), &report.status);
+        if let Some(away) = away {
+            report.offers = format!("{} but is closed: {away}", report.offers);
+        }
         Ok(Ok(()))
     }
 
@@ -238,6 +253,7 @@ impl Leftover {
         class: &Class,
         reading: &Reading,
         decision: &Decision,
+        away: bool,
     ) -> Result<Result<(), Word>, WriteError> {
         if Source::of(pool) == Source::Rendered
             && let Err(word) = self.apply_class(seat, pool, known, class).await?
@@ -246,7 +262,8 @@ impl Leftover {
         }
         let (market, name) = (&reading.market, &class.name);
         if !decision.offered.is_empty() {
-            let wanted = render::node_pool(pool, &decision.offered, market, name);
+            let open = render::node_pool(pool, &decision.offered, market, name);
+            let wanted = if away { render::closed(open) } else { open };
             if let Err(word) = self.apply_pool(seat, pool, known, wanted).await? {
                 return Ok(Err(word));
             }
@@ -406,9 +423,23 @@ impl Leftover {
         }
     }
 
+    /// What is wrong with the security groups of a rendered class. What AWS does not say is no fault of theirs.
+    async fn groups(&self, pool: &LeftoverNodePool) -> Option<Word> {
+        let tags = &pool.spec.security_group_selector_tags;
+        let (count, _) = Box::pin(self.aws.security_groups(&pool.spec.region, tags)).await;
+        (count == Some(0)).then(|| {
+            Word::new(
+                "SecurityGroupsNotFound",
+                "no security group has all tags of spec.securityGroupSelectorTags: Karpenter will not use the EC2NodeClass; \
+                 correct the tags, or tag a security group of the cluster",
+            )
+        })
+    }
+
     fn measure(
         &self,
         pool: &LeftoverNodePool,
+        known: &mut Known,
         reading: &Reading,
         decision: &Decision,
         now: Timestamp,
@@ -444,17 +475,22 @@ impl Leftover {
                 .get_or_create(&label)
                 .set(best.price.dollars());
         }
-        for (zone, score) in reading.market.scores.iter().flatten() {
+        let scores = || reading.market.scores.iter().flatten();
+        for (zone, score) in scores() {
             metrics
                 .scores
                 .get_or_create(&what(zone))
                 .set(i64::from(*score));
         }
-        let ages = [
-            ("types", &reading.sight.types),
-            ("prices", &reading.sight.prices),
-            ("scores", &reading.sight.scores),
-        ];
+        let zones = scores().map(|(zone, _)| zone.to_string()).collect();
+        let before = std::mem::replace(&mut known.zones, zones);
+        for gone in before.difference(&known.zones) {
+            metrics.scores.remove(&what(gone));
+        }
+        let sight = &reading.sight;
+        let ages = PARTS
+            .into_iter()
+            .zip([&sight.types, &sight.prices, &sight.scores]);
         for (name, age) in ages {
             if let Some(at) = age.at {
                 let seconds = now.duration_since(at).as_secs_f64();
@@ -577,12 +613,17 @@ fn nothing_viable(reading: &Reading, decision: &Decision) -> String {
     format!("no spot quotes available{}", why.unwrap_or_default())
 }
 
-fn held(status: &LeftoverNodePoolStatus, capacity: Capacity) -> Option<Held> {
+fn held(status: &LeftoverNodePoolStatus, capacity: Capacity, region: &str) -> Option<Held> {
     let same = status.selected_capacity_type.map(|one| match one {
         CapacityType::Spot => Capacity::Spot,
         CapacityType::OnDemand => Capacity::OnDemand,
     });
     if same.is_some_and(|one| one != capacity) {
+        return None;
+    }
+    // What was chosen in another region is no choice here.
+    let here = |zone: &String| zone.starts_with(region);
+    if !status.selected_zones.iter().all(here) {
         return None;
     }
     let names = |all: &[String]| all.iter().map(|one| Name::from(one.as_str())).collect();
