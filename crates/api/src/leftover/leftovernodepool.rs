@@ -1,4 +1,4 @@
-//! `gpu.devplatforms.io/v1alpha1` LeftoverNodePool: which GPU machines to look for, and where.
+//! `gpu.devplatforms.io/v1alpha1` LeftoverNodePool: which GPU instances to look for, and where.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 use crate::condition::Condition;
 use crate::text::{BudgetNodes, DurationOrNever, TaintText};
 
-/// Which GPU machines to look for, and what the NodePool that offers them looks like.
+/// Which GPU instances to look for, and what the NodePool that offers them looks like.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "gpu.devplatforms.io",
     version = "v1alpha1",
     kind = "LeftoverNodePool",
-    doc = "Looks for the cheapest GPU machines of a region and keeps a NodePool that offers them to Karpenter on AWS.",
+    doc = "Looks for the cheapest GPU instances of a region and keeps a NodePool that offers them to Karpenter on AWS.",
     category = "gpu",
     category = "leftover",
     shortname = "lonp",
@@ -75,12 +75,12 @@ pub struct LeftoverNodePoolSpec {
     /// AWS region, such as `eu-central-1`.
     #[schemars(schema_with = "region")]
     pub region: String,
-    /// Other AWS regions to compare with this one; the best is recommended in the status. Machines are offered in
+    /// Other AWS regions to compare with this one; the best is recommended in the status. Instances are offered in
     /// `region` only, because a cluster's Karpenter launches in the region of the cluster.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "regions")]
     pub regions: Vec<String>,
-    /// What follows from the comparison: `Recommend` changes nothing; with `BestOnly` no new machines are offered here while
+    /// What follows from the comparison: `Recommend` changes nothing; with `BestOnly` no new nodes are offered here while
     /// another region is clearly cheaper, so that the same object in a cluster of each region has them where they are cheapest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "Recommend"))]
@@ -90,19 +90,19 @@ pub struct LeftoverNodePoolSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "families")]
     pub families: Vec<String>,
-    /// GPUs that a machine must have at least.
+    /// GPUs that an instance must have at least.
     #[serde(rename = "minGPUs", default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schema::int", extend("default" = 1, "minimum" = 1))]
     pub min_gpus: Option<i64>,
-    /// How many machines the odds of getting them are asked for.
+    /// How many instances placement scores are asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 2))]
     pub target_count: Option<i32>,
-    /// Odds below which a zone is not worth trying, from 0 to 10 as AWS scores them.
+    /// Spot placement score, from 0 to 10, below which a zone is not viable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 5, "minimum" = 0, "maximum" = 10))]
     pub min_spot_score: Option<i32>,
-    /// How many machine types to offer at most.
+    /// How many instance types to offer at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schema::int", extend("default" = 5, "minimum" = 1))]
     pub max_instance_types: Option<i64>,
@@ -120,21 +120,21 @@ pub struct LeftoverNodePoolSpec {
     /// Labels of the one EC2NodeClass to use instead of one that is made for the pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_class_selector: Option<BTreeMap<String, String>>,
-    /// Tags of the subnets where machines may stand.
+    /// Tags of the subnets of the nodes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub subnet_selector_tags: BTreeMap<String, String>,
-    /// Tags of the security groups that machines get.
+    /// Tags of the security groups of the nodes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub security_group_selector_tags: BTreeMap<String, String>,
-    /// IAM role of the machines; without it, the one that the controller was started with.
+    /// IAM role of the nodes; without it, the one that the controller was started with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minLength" = 1))]
     pub role: Option<String>,
-    /// IAM instance profile of the machines, instead of a role.
+    /// IAM instance profile of the nodes, instead of a role.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minLength" = 1))]
     pub instance_profile: Option<String>,
-    /// Image of the machines, as family and version: `al2023@latest`, `bottlerocket@v1.20.3`; without it, the one
+    /// Image of the nodes, as family and version: `al2023@latest`, `bottlerocket@v1.20.3`; without it, the one
     /// that the controller was started with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxLength" = 30, "pattern" = "^[a-z0-9]+@.+$"))]
@@ -158,18 +158,18 @@ pub struct LeftoverNodePoolSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schema::int", extend("default" = 7, "minimum" = 1))]
     pub requeue_minutes: Option<i64>,
-    /// Offers on-demand machines while no spot machine is worth trying.
+    /// Offers on-demand instances while no spot instance is viable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = true))]
     pub on_demand_fallback: Option<bool>,
 }
 
-/// How machines are paid for.
+/// How instances are paid for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline, description = "")]
 pub enum CapacityType {
-    /// Cheap, and taken back when somebody pays more.
+    /// Spare capacity at a moving price; AWS may take it back.
     #[default]
     Spot,
     /// At the list price.
@@ -183,7 +183,7 @@ pub enum RegionPolicy {
     /// The best is named in the status.
     #[default]
     Recommend,
-    /// New machines are offered only while no other region is clearly cheaper.
+    /// New nodes are offered only while no other region is clearly cheaper.
     BestOnly,
 }
 
@@ -194,7 +194,7 @@ pub enum RegionPolicy {
 pub struct RegionStatus {
     /// AWS region.
     pub region: String,
-    /// Machine type that is cheapest per GPU.
+    /// Instance type that is cheapest per GPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance_type: Option<String>,
     /// Zone where it is.
@@ -207,7 +207,7 @@ pub struct RegionStatus {
         skip_serializing_if = "Option::is_none"
     )]
     pub price_per_gpu: Option<String>,
-    /// Odds of the region as a whole, from 0 to 10.
+    /// Spot placement score of the region as a whole, from 0 to 10.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schema::int")]
     pub score: Option<i64>,
@@ -221,7 +221,7 @@ pub struct RegionStatus {
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct LeftoverNodePoolStatus {
-    /// Machine types on offer.
+    /// Instance types on offer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub selected_instance_types: Vec<String>,
     /// Zones on offer.
@@ -234,7 +234,7 @@ pub struct LeftoverNodePoolStatus {
         skip_serializing_if = "Option::is_none"
     )]
     pub last_price_usd: Option<String>,
-    /// Odds of the best zone, from 0 to 10.
+    /// Spot placement score of the best zone, from 0 to 10.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schema::int")]
     pub last_score: Option<i64>,
@@ -266,22 +266,22 @@ pub struct LeftoverNodePoolStatus {
 }
 
 impl LeftoverNodePoolSpec {
-    /// GPUs that a machine must have, with the default filled in.
+    /// GPUs that an instance must have, with the default filled in.
     pub fn min_gpus(&self) -> i64 {
         self.min_gpus.unwrap_or(1)
     }
 
-    /// How many machines to ask the odds for, with the default filled in; never less than one.
+    /// How many instances to ask placement scores for, with the default filled in; never less than one.
     pub fn target_count(&self) -> i32 {
         self.target_count.unwrap_or(2).max(1)
     }
 
-    /// Odds below which a zone is not worth trying, with the default filled in.
+    /// Placement score below which a zone is not viable, with the default filled in.
     pub fn min_spot_score(&self) -> i32 {
         self.min_spot_score.unwrap_or(5)
     }
 
-    /// How many machine types to offer, with the default filled in.
+    /// How many instance types to offer, with the default filled in.
     pub fn max_instance_types(&self) -> i64 {
         self.max_instance_types.unwrap_or(5)
     }
@@ -291,7 +291,7 @@ impl LeftoverNodePoolSpec {
         self.max_zones.unwrap_or(2)
     }
 
-    /// How machines are paid for, with the default filled in.
+    /// How instances are paid for, with the default filled in.
     pub fn capacity_type(&self) -> CapacityType {
         self.capacity_type.unwrap_or_default()
     }
@@ -328,7 +328,7 @@ impl LeftoverNodePoolSpec {
         self.region_policy.unwrap_or_default()
     }
 
-    /// Whether on-demand machines may stand in, with the default filled in; moot where they are asked for anyway.
+    /// Whether on-demand instances may stand in, with the default filled in; moot where they are asked for anyway.
     pub fn on_demand_fallback(&self) -> bool {
         self.capacity_type() == CapacityType::Spot && self.on_demand_fallback.unwrap_or(true)
     }

@@ -1,4 +1,4 @@
-//! What a region sells, read once for all pools and kept for a while. What cannot be read again stays as it was, and its
+//! What a region sells, read once for all pools and entry for a while. What cannot be read again stays as it was, and its
 //! age is visible.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,7 +46,7 @@ pub struct Age {
 
 /// When each part of a reading was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sight {
+pub struct Ages {
     /// Types and where they are offered.
     pub types: Age,
     /// Spot prices.
@@ -65,26 +65,26 @@ pub struct Reading {
     /// Everything.
     pub market: Market,
     /// How old it is.
-    pub sight: Sight,
+    pub ages: Ages,
 }
 
-struct Kept<V> {
+struct Entry<V> {
     value: Option<(Arc<V>, Timestamp)>,
     failed: Option<(AwsError, Timestamp)>,
 }
 
-struct Shelf<K, V>(StdMutex<BTreeMap<K, Arc<Mutex<Kept<V>>>>>);
+struct Cache<K, V>(StdMutex<BTreeMap<K, Arc<Mutex<Entry<V>>>>>);
 
-impl<K, V> Default for Shelf<K, V> {
+impl<K, V> Default for Cache<K, V> {
     fn default() -> Self {
-        Shelf(StdMutex::default())
+        Cache(StdMutex::default())
     }
 }
 
 type Found<V> = (Option<Arc<V>>, Age);
 
-impl<K: Ord, V> Shelf<K, V> {
-    /// What is on the shelf, read again if it is too old. Pools that ask at once wait for one call.
+impl<K: Ord, V> Cache<K, V> {
+    /// What is in the cache, read again if it is too old. Pools that ask at once wait for one call.
     async fn get<F>(&self, key: K, good_for: Duration, now: Timestamp, read: F) -> Found<V>
     where
         F: Future<Output = Result<V, AwsError>>,
@@ -92,20 +92,20 @@ impl<K: Ord, V> Shelf<K, V> {
         let slot = {
             let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             let empty = || {
-                Arc::new(Mutex::new(Kept {
+                Arc::new(Mutex::new(Entry {
                     value: None,
                     failed: None,
                 }))
             };
             Arc::clone(all.entry(key).or_insert_with(empty))
         };
-        let mut kept = slot.lock().await;
+        let mut entry = slot.lock().await;
         let age = |at: Timestamp| Duration::try_from(now.duration_since(at)).unwrap_or_default();
-        let fresh = kept
+        let fresh = entry
             .value
             .as_ref()
             .is_some_and(|(_, at)| age(*at) < good_for);
-        let resting = kept.failed.as_ref().is_some_and(|(error, at)| {
+        let resting = entry.failed.as_ref().is_some_and(|(error, at)| {
             let rest = match error.kind {
                 AwsErrorKind::ScoreLimit => AFTER_SCORE_LIMIT,
                 _ => AFTER_FAILURE,
@@ -115,17 +115,17 @@ impl<K: Ord, V> Shelf<K, V> {
         if !fresh && !resting {
             match read.await {
                 Ok(value) => {
-                    kept.value = Some((Arc::new(value), now));
-                    kept.failed = None;
+                    entry.value = Some((Arc::new(value), now));
+                    entry.failed = None;
                 }
                 Err(error) => {
                     tracing::warn!(action = %error.action, code = %error.code, message = %error.message, "AWS did not answer");
-                    kept.failed = Some((error, now));
+                    entry.failed = Some((error, now));
                 }
             }
         }
-        let value = kept.value.clone();
-        let error = kept.failed.as_ref().map(|(error, _)| error.clone());
+        let value = entry.value.clone();
+        let error = entry.failed.as_ref().map(|(error, _)| error.clone());
         let at = value.as_ref().map(|(_, at)| *at);
         (value.map(|(value, _)| value), Age { at, error })
     }
@@ -144,14 +144,14 @@ pub struct Aws {
     options: AwsOptions,
     credentials: Credentials,
     clock: Clock,
-    types: Shelf<ByFamily, Vec<InstanceType>>,
-    offerings: Shelf<ByFamily, Vec<TypeOffering>>,
-    zones: Shelf<String, Vec<Zone>>,
-    list_prices: Shelf<String, BTreeMap<String, Money>>,
-    prices: Shelf<(String, BTreeSet<String>), Vec<SpotPrice>>,
-    scores: Shelf<ScoreRequest, BTreeMap<String, u8>>,
-    subnets: Shelf<(String, Tags), BTreeSet<String>>,
-    groups: Shelf<(String, Tags), usize>,
+    types: Cache<ByFamily, Vec<InstanceType>>,
+    offerings: Cache<ByFamily, Vec<TypeOffering>>,
+    zones: Cache<String, Vec<Zone>>,
+    list_prices: Cache<String, BTreeMap<String, Money>>,
+    prices: Cache<(String, BTreeSet<String>), Vec<SpotPrice>>,
+    scores: Cache<ScoreRequest, BTreeMap<String, u8>>,
+    subnets: Cache<(String, Tags), BTreeSet<String>>,
+    groups: Cache<(String, Tags), usize>,
 }
 
 impl Aws {
@@ -162,14 +162,14 @@ impl Aws {
             options,
             credentials,
             clock,
-            types: Shelf::default(),
-            offerings: Shelf::default(),
-            zones: Shelf::default(),
-            list_prices: Shelf::default(),
-            prices: Shelf::default(),
-            scores: Shelf::default(),
-            subnets: Shelf::default(),
-            groups: Shelf::default(),
+            types: Cache::default(),
+            offerings: Cache::default(),
+            zones: Cache::default(),
+            list_prices: Cache::default(),
+            prices: Cache::default(),
+            scores: Cache::default(),
+            subnets: Cache::default(),
+            groups: Cache::default(),
         }
     }
 
@@ -201,19 +201,19 @@ impl Aws {
     ) -> Result<Reading, AwsError> {
         let now = (self.clock)();
         let ec2 = self.ec2(region)?;
-        let (mut market, mut sight, fitting) = Box::pin(self.sold(&ec2, wanted, now)).await?;
+        let (mut market, mut ages, fitting) = Box::pin(self.sold(&ec2, wanted, now)).await?;
         if let Some(tags) = subnet_tags {
             let (zones, age) = Box::pin(self.subnets(&ec2, tags, now)).await;
             market.subnets =
                 zones.map(|zones| zones.iter().map(|one| one.as_str().into()).collect());
-            sight.subnets = Some(age);
+            ages.subnets = Some(age);
         }
         if wanted.capacity == Capacity::Spot && !fitting.is_empty() {
             let (scores, age) = Box::pin(self.zone_scores(&ec2, fitting, target, now)).await;
             market.scores = scores;
-            sight.scores = age;
+            ages.scores = age;
         }
-        Ok(Reading { market, sight })
+        Ok(Reading { market, ages })
     }
 
     /// Reads what several regions sell to a pool, and one placement score for each of them; `home` is the region that is
@@ -236,9 +236,9 @@ impl Aws {
         let reads = futures::future::join_all(reads).await;
         for (region, read) in regions.iter().zip(reads) {
             let (market, fresh) = match read {
-                Ok((market, sight, fitting)) => {
+                Ok((market, ages, fitting)) => {
                     types.extend(fitting);
-                    (Ok(market), sight.prices.error.is_none())
+                    (Ok(market), ages.prices.error.is_none())
                 }
                 Err(error) => (Err(error.to_string()), false),
             };
@@ -293,7 +293,7 @@ impl Aws {
         ec2: &Ec2,
         wanted: &Wanted,
         now: Timestamp,
-    ) -> Result<(Market, Sight, BTreeSet<String>), AwsError> {
+    ) -> Result<(Market, Ages, BTreeSet<String>), AwsError> {
         let region = ec2.region();
         let mut patterns: Vec<String> = wanted
             .families
@@ -337,7 +337,7 @@ impl Aws {
             at: None,
             error: None,
         };
-        let mut sight = Sight {
+        let mut ages = Ages {
             types: types_age,
             prices: unasked.clone(),
             scores: unasked,
@@ -349,9 +349,9 @@ impl Aws {
             let key = (region.to_owned(), fitting.clone());
             let (rows, age) = Box::pin(self.prices.get(key, PRICES_FOR, now, read)).await;
             market.spot = current(&required(rows, &age)?, now);
-            sight.prices = age;
+            ages.prices = age;
         }
-        Ok((market, sight, fitting))
+        Ok((market, ages, fitting))
     }
 
     async fn list(

@@ -140,7 +140,7 @@ impl Ec2Cloud {
         routes::router(self.clone())
     }
 
-    /// The wire for a client in this process, where nobody else adds the host that requests are signed for.
+    /// The wire for a client in this process, which does not add the host that requests are signed for.
     pub fn in_process(&self, host: &'static str) -> Router {
         let add = move |mut request: axum::extract::Request| {
             let host = http::HeaderValue::from_static(host);

@@ -20,7 +20,7 @@ use tracing::info;
 use super::metrics::{PARTS, Pool, PoolWhat};
 use super::objects::{self, Served};
 use super::render::{self, ClassVersion, Source};
-use super::report::{Report, Word, about, write};
+use super::report::{Report, Cause, about, write};
 use super::{Known, Leftover, SOON};
 use crate::edge::clients::WriteError;
 use crate::edge::events::Severity;
@@ -58,20 +58,20 @@ impl Leftover {
             offers: String::new(),
         };
         let mut again = None;
-        if let Err(word) = Box::pin(self.look(seat, pool, known, &mut report, now)).await? {
-            again = (word.reason == "KarpenterNotInstalled").then_some(SOON);
+        if let Err(cause) = Box::pin(self.look(seat, pool, known, &mut report, now)).await? {
+            again = (cause.reason == "KarpenterNotInstalled").then_some(SOON);
             let standing = !report.status.selected_instance_types.is_empty();
-            let outage = word.reason.starts_with("AWS");
+            let outage = cause.reason.starts_with("AWS");
             if !(standing && outage) {
-                report.unready = Some(word.clone());
+                report.unready = Some(cause.clone());
             }
-            report.degraded = Some(word);
+            report.degraded = Some(cause);
             report.offers = offers(&render::pool_name(pool), &report.status);
         }
         let about = about(pool);
-        if let Some(word) = report.degraded.as_ref().or(report.unready.as_ref()) {
+        if let Some(cause) = report.degraded.as_ref().or(report.unready.as_ref()) {
             seat.events
-                .say(&about, Severity::Warning, word.reason, &word.message);
+                .say(&about, Severity::Warning, cause.reason, &cause.message);
         }
         let status = report.status(pool.metadata.generation, now);
         write(&seat.clients.writes, pool, &status).await?;
@@ -85,17 +85,17 @@ impl Leftover {
         known: &mut Known,
         report: &mut Report,
         now: Timestamp,
-    ) -> Result<Result<(), Word>, WriteError> {
+    ) -> Result<Result<(), Cause>, WriteError> {
         if let Some(message) = invalid(pool) {
-            return Ok(Err(Word::new("InvalidSpec", message)));
+            return Ok(Err(Cause::new("InvalidSpec", message)));
         }
         let served = objects::served(&seat.clients.reads).await?;
         if let Some(message) = missing(&served) {
-            return Ok(Err(Word::new("KarpenterNotInstalled", message)));
+            return Ok(Err(Cause::new("KarpenterNotInstalled", message)));
         }
         let class = match self.class(seat, pool, &served).await? {
             Ok(class) => class,
-            Err(message) => return Ok(Err(Word::new("InvalidSpec", message))),
+            Err(message) => return Ok(Err(Cause::new("InvalidSpec", message))),
         };
         let wanted = render::wanted(pool);
         let rendered = Source::of(pool) == Source::Rendered;
@@ -138,13 +138,13 @@ impl Leftover {
             if let Some(away) = away {
                 message = format!("{message}; {away}");
             }
-            return Ok(Err(Word::new("NoQuotes", message)));
+            return Ok(Err(Cause::new("NoQuotes", message)));
         }
-        if let Err(word) = self
+        if let Err(cause) = self
             .act(seat, pool, known, &class, &reading, &decision, away.is_some())
             .await?
         {
-            return Ok(Err(word));
+            return Ok(Err(cause));
         }
         self.tell(seat, pool, &decision, memory);
         describe(report, &reading, &decision, now);
@@ -254,18 +254,18 @@ impl Leftover {
         reading: &Reading,
         decision: &Decision,
         away: bool,
-    ) -> Result<Result<(), Word>, WriteError> {
+    ) -> Result<Result<(), Cause>, WriteError> {
         if Source::of(pool) == Source::Rendered
-            && let Err(word) = self.apply_class(seat, pool, known, class).await?
+            && let Err(cause) = self.apply_class(seat, pool, known, class).await?
         {
-            return Ok(Err(word));
+            return Ok(Err(cause));
         }
         let (market, name) = (&reading.market, &class.name);
         if !decision.offered.is_empty() {
             let open = render::node_pool(pool, &decision.offered, market, name);
             let wanted = if away { render::closed(open) } else { open };
-            if let Err(word) = self.apply_pool(seat, pool, known, wanted).await? {
-                return Ok(Err(word));
+            if let Err(cause) = self.apply_pool(seat, pool, known, wanted).await? {
+                return Ok(Err(cause));
             }
         }
         let fallback = render::fallback_name(pool);
@@ -305,13 +305,13 @@ impl Leftover {
         pool: &LeftoverNodePool,
         known: &mut Known,
         class: &Class,
-    ) -> Result<Result<(), Word>, WriteError> {
+    ) -> Result<Result<(), Cause>, WriteError> {
         let both = [class.version, ClassVersion::V1beta1];
         let mut refused = String::new();
         for version in both {
             let wanted = match render::node_class(pool, &self.options.defaults, version) {
                 Ok(wanted) => wanted,
-                Err(message) => return Ok(Err(Word::new("InvalidSpec", message))),
+                Err(message) => return Ok(Err(Cause::new("InvalidSpec", message))),
             };
             let reads = objects::classes(seat.clients.reads.clone(), version);
             let writes = objects::classes(seat.clients.writes.clone(), version);
@@ -324,12 +324,12 @@ impl Leftover {
                     refused = said;
                 }
                 Err(WriteError::Refused(said)) => {
-                    return Ok(Err(Word::new("ApplyNodeClassError", said)));
+                    return Ok(Err(Cause::new("ApplyNodeClassError", said)));
                 }
                 Err(error) => return Err(error),
             }
         }
-        Ok(Err(Word::new("ApplyNodeClassError", refused)))
+        Ok(Err(Cause::new("ApplyNodeClassError", refused)))
     }
 
     async fn apply_pool(
@@ -338,12 +338,12 @@ impl Leftover {
         pool: &LeftoverNodePool,
         known: &mut Known,
         wanted: Value,
-    ) -> Result<Result<(), Word>, WriteError> {
+    ) -> Result<Result<(), Cause>, WriteError> {
         let reads = objects::pools(seat.clients.reads.clone());
         let writes = objects::pools(seat.clients.writes.clone());
         match self.apply(seat, pool, known, wanted, &reads, &writes).await {
             Ok(()) => Ok(Ok(())),
-            Err(WriteError::Refused(said)) => Ok(Err(Word::new("ApplyNodePoolError", said))),
+            Err(WriteError::Refused(said)) => Ok(Err(Cause::new("ApplyNodePoolError", said))),
             Err(error) => Err(error),
         }
     }
@@ -424,11 +424,11 @@ impl Leftover {
     }
 
     /// What is wrong with the security groups of a rendered class. What AWS does not say is no fault of theirs.
-    async fn groups(&self, pool: &LeftoverNodePool) -> Option<Word> {
+    async fn groups(&self, pool: &LeftoverNodePool) -> Option<Cause> {
         let tags = &pool.spec.security_group_selector_tags;
         let (count, _) = Box::pin(self.aws.security_groups(&pool.spec.region, tags)).await;
         (count == Some(0)).then(|| {
-            Word::new(
+            Cause::new(
                 "SecurityGroupsNotFound",
                 "no security group has all tags of spec.securityGroupSelectorTags: Karpenter will not use the EC2NodeClass; \
                  correct the tags, or tag a security group of the cluster",
@@ -487,10 +487,10 @@ impl Leftover {
         for gone in before.difference(&known.zones) {
             metrics.scores.remove(&what(gone));
         }
-        let sight = &reading.sight;
+        let ages = &reading.ages;
         let ages = PARTS
             .into_iter()
-            .zip([&sight.types, &sight.prices, &sight.scores]);
+            .zip([&ages.types, &ages.prices, &ages.scores]);
         for (name, age) in ages {
             if let Some(at) = age.at {
                 let seconds = now.duration_since(at).as_secs_f64();
@@ -533,7 +533,7 @@ fn missing(served: &Served) -> Option<String> {
 }
 
 /// AWS cannot be read. The moment of the last reading is named rather than its age, so that the sentence stays the same.
-fn outage(error: &AwsError, as_of: Option<&Time>) -> Word {
+fn outage(error: &AwsError, as_of: Option<&Time>) -> Cause {
     let reason = match error.kind {
         AwsErrorKind::Throttled => "AWSThrottled",
         AwsErrorKind::Denied => "AWSDenied",
@@ -544,47 +544,47 @@ fn outage(error: &AwsError, as_of: Option<&Time>) -> Word {
         Some(at) => format!("; what was rendered stays, with prices of {}", at.0),
         None => String::new(),
     };
-    Word::new(reason, format!("{error}{stays}"))
+    Cause::new(reason, format!("{error}{stays}"))
 }
 
-fn stale(what: &str, age: &Age) -> Option<Word> {
+fn stale(what: &str, age: &Age) -> Option<Cause> {
     let error = age.error.as_ref()?;
-    let word = outage(error, None);
+    let cause = outage(error, None);
     let as_of = age.at.map_or_else(
         || "none are known".to_owned(),
         |at| format!("those of {at} are used"),
     );
-    Some(Word::new(
-        word.reason,
+    Some(Cause::new(
+        cause.reason,
         format!("{what} cannot be read, {as_of}: {error}"),
     ))
 }
 
 /// What is not as it should be although something is on offer.
-fn second_best(reading: &Reading, decision: &Decision, class: &Class) -> Option<Word> {
+fn second_best(reading: &Reading, decision: &Decision, class: &Class) -> Option<Cause> {
     if matches!(decision.fallback, Fallback::Open(_)) {
         let message = "no spot capacity is viable: on-demand nodes stand in until it is again";
-        return Some(Word::new("OnDemandFallback", message));
+        return Some(Cause::new("OnDemandFallback", message));
     }
     if let Some(said) = &class.unready {
         let message = format!("Karpenter does not use EC2NodeClass {}: {said}", class.name);
-        return Some(Word::new("NodeClassNotReady", message));
+        return Some(Cause::new("NodeClassNotReady", message));
     }
-    let sight = &reading.sight;
-    stale("spot prices", &sight.prices)
-        .or_else(|| stale("instance types", &sight.types))
+    let ages = &reading.ages;
+    stale("spot prices", &ages.prices)
+        .or_else(|| stale("instance types", &ages.types))
         .or_else(|| {
-            let error = sight
+            let error = ages
                 .scores
                 .error
                 .as_ref()
                 .filter(|error| error.code != "FewTypes")?;
-            let known = if sight.scores.at.is_some() {
+            let known = if ages.scores.at.is_some() {
                 "old ones are used"
             } else {
                 "every zone counts as viable"
             };
-            Some(Word::new(
+            Some(Cause::new(
                 "ScoresUnavailable",
                 format!("placement scores cannot be read, {known}: {error}"),
             ))
@@ -660,8 +660,8 @@ fn describe(report: &mut Report, reading: &Reading, decision: &Decision, now: Ti
     if decision.change.is_new() || status.last_change_time.is_none() {
         status.last_change_time = Some(whole(now));
     }
-    status.prices_as_of = reading.sight.prices.at.map(whole);
-    status.scores_as_of = reading.sight.scores.at.map(whole);
+    status.prices_as_of = reading.ages.prices.at.map(whole);
+    status.scores_as_of = reading.ages.scores.at.map(whole);
 }
 
 fn offers(name: &str, status: &LeftoverNodePoolStatus) -> String {

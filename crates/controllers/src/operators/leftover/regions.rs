@@ -1,4 +1,4 @@
-//! The regions of a pool: read, compared, told. Machines are offered in the region of the cluster only, because its
+//! The regions of a pool: read, compared, told. Instances are offered in the region of the cluster only, because its
 //! Karpenter launches nowhere else; what the comparison decides is whether they are offered there just now.
 
 use joiner_api::leftover::{LeftoverNodePool, LeftoverNodePoolStatus, RegionPolicy, RegionStatus};
@@ -13,7 +13,7 @@ use crate::edge::events::Severity;
 use crate::operator::Seat;
 
 impl Leftover {
-    /// Compares the regions of a pool, if it names others, and says so in its status. Returns why no new machines are to be
+    /// Compares the regions of a pool, if it names others, and says so in its status. Returns why no new nodes are to be
     /// offered here, if so.
     pub(super) async fn regions(
         &self,
@@ -59,7 +59,7 @@ impl Leftover {
         let better = compared.better?;
         (pool.spec.region_policy() == RegionPolicy::BestOnly).then(|| {
             format!(
-                "region {better} is clearly cheaper than {home} (spec.regionPolicy is BestOnly): no new machines are \
+                "region {better} is clearly cheaper than {home} (spec.regionPolicy is BestOnly): no new nodes are \
                  offered here, those that run stay"
             )
         })

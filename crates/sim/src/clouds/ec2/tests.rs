@@ -101,15 +101,15 @@ async fn throttling_is_waited_out_and_what_was_read_outlives_an_outage() {
         .await
         .unwrap();
     assert_eq!(later.market, first.market);
-    assert_eq!(later.sight.prices.at, first.sight.prices.at);
-    assert_eq!(later.sight.prices.error.unwrap().code, "Http500");
+    assert_eq!(later.ages.prices.at, first.ages.prices.at);
+    assert_eq!(later.ages.prices.error.unwrap().code, "Http500");
     cloud.forgive();
     tokio::time::sleep(Duration::from_mins(1)).await;
     let again = Box::pin(aws.read("us-east-1", &wanted(&["g5"]), 2, None))
         .await
         .unwrap();
-    assert_eq!(again.sight.prices.error, None);
-    assert!(again.sight.prices.at > first.sight.prices.at);
+    assert_eq!(again.ages.prices.error, None);
+    assert!(again.ages.prices.at > first.ages.prices.at);
 }
 
 #[tokio::test(start_paused = true)]
@@ -125,7 +125,7 @@ async fn the_limit_of_score_configurations_is_no_lack_of_capacity() {
         .unwrap();
     assert_eq!(reading.market.scores, None);
     assert_eq!(
-        reading.sight.scores.error.unwrap().kind,
+        reading.ages.scores.error.unwrap().kind,
         AwsErrorKind::ScoreLimit
     );
     assert!(
