@@ -96,7 +96,7 @@ fn market() -> (Ec2Cloud, Aws, Clock) {
 }
 
 fn wanted() -> Wanted {
-Wanted {
+    Wanted {
         families: ["g5", "g6", "p5"].map(Name::from).to_vec(),
         min_gpus: 1,
         max_types: 5,

@@ -23,9 +23,7 @@ use crate::name::Name;
 
 pub use hold::{Change, Decision, Fallback, Held, InUse, Memory, Policy, decide};
 pub use rank::{Ranked, Ranking, Refusal, Verdict, rank};
-pub use regions::{
-    Comparison, RegionMarket, RegionQuote, RegionVerdict, compare_regions,
-};
+pub use regions::{Comparison, RegionMarket, RegionQuote, RegionVerdict, compare_regions};
 pub use select::{Choice, select};
 
 /// How instances are paid for.

@@ -203,6 +203,11 @@ async fn botocore_understands_the_simulated_ec2() {
     for id in said["scores"].as_array().unwrap() {
         assert!(zones.contains_key(id.as_str().unwrap()), "{said}");
     }
+    for region in ["eu-central-1", "us-east-1"] {
+        let score = said["regions"][region][0].as_u64();
+        assert!(score.is_some_and(|one| (1..=10).contains(&one)), "{said}");
+        assert_eq!(said["regions"][region][1], false, "no zone: {said}");
+    }
     for part in [
         "gpus",
         "offerings",

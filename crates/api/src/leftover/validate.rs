@@ -16,7 +16,12 @@ impl Validate for LeftoverNodePool {
         check.that(
             spec.region.is_empty() || is_region(&spec.region),
             "spec.region",
-            || format!("{:?} is no AWS region; expected like eu-central-1", spec.region),
+            || {
+                format!(
+                    "{:?} is no AWS region; expected like eu-central-1",
+                    spec.region
+                )
+            },
         );
         for (index, region) in spec.regions.iter().enumerate() {
             check.that(is_region(region), &format!("spec.regions[{index}]"), || {
@@ -82,7 +87,9 @@ fn is_region(text: &str) -> bool {
         let fits = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
         !one.is_empty() && one.bytes().all(fits)
     };
-    let number = parts.last().map(|one| one.bytes().all(|b| b.is_ascii_digit()));
+    let number = parts
+        .last()
+        .map(|one| one.bytes().all(|b| b.is_ascii_digit()));
     parts.len() >= 3 && parts.iter().all(plain) && number == Some(true)
 }
 

@@ -116,9 +116,7 @@ pub fn compare_regions(
     quotes.sort_by(|a, b| {
         let viable = b.is_viable().cmp(&a.is_viable());
         let cost = || a.cost().cmp(&b.cost());
-        viable
-            .then_with(cost)
-            .then_with(|| a.region.cmp(&b.region))
+        viable.then_with(cost).then_with(|| a.region.cmp(&b.region))
     });
     let find = |name: &str| quotes.iter().find(|one| &*one.region == name);
     let best = quotes.first().filter(|one| one.is_viable());

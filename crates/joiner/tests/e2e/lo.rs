@@ -313,9 +313,16 @@ async fn lo_07_without_viable_spot_on_demand_stands_in_until_it_is_back() {
     let shut = region.client.get(&on_demand).await.unwrap();
     assert_eq!(shut["spec"]["limits"], json!({"cpu": "0"}), "closed softly");
     let gone = format!("{claims}/c");
-    region.client.send(Method::DELETE, &gone, None).await.unwrap();
+    region
+        .client
+        .send(Method::DELETE, &gone, None)
+        .await
+        .unwrap();
     look(&region, "gpu-spot-euc1", 9).await;
-    assert!(region.client.get(&on_demand).await.is_err(), "empty, so gone");
+    assert!(
+        region.client.get(&on_demand).await.is_err(),
+        "empty, so gone"
+    );
     for zone in ["eu-central-1a", "eu-central-1b", "eu-central-1c"] {
         region.cloud.set_score(zone, 2);
     }
@@ -473,7 +480,10 @@ async fn lo_09_the_chart_installs_and_its_account_is_enough() {
     assert_eq!(dashboard["metadata"]["labels"]["grafana_dashboard"], "1");
     let shown: Value = serde_json::from_str(text(&dashboard, "/data/leftover.json")).unwrap();
     assert_eq!(shown["uid"], "joiner-leftover");
-    assert!(shown.to_string().contains("{{pool}}"), "legends are Grafana's, not Helm's");
+    assert!(
+        shown.to_string().contains("{{pool}}"),
+        "legends are Grafana's, not Helm's"
+    );
     // The same binary with the same arguments as the account that the chart made, in mock mode.
     region
         .join_as_account("leftover-system", "leftover", args)

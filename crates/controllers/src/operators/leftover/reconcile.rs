@@ -20,7 +20,7 @@ use tracing::info;
 use super::metrics::{PARTS, Pool, PoolWhat};
 use super::objects::{self, Served};
 use super::render::{self, ClassVersion, Source};
-use super::report::{Report, Cause, about, write};
+use super::report::{Cause, Report, about, write};
 use super::{Known, Leftover, SOON};
 use crate::edge::clients::WriteError;
 use crate::edge::events::Severity;
@@ -37,6 +37,15 @@ struct Class {
     /// Why Karpenter does not use it, if so.
     unready: Option<String>,
     version: ClassVersion,
+}
+
+/// What is to be applied.
+struct Plan<'a> {
+    class: &'a Class,
+    reading: &'a Reading,
+    decision: &'a Decision,
+    /// Whether the NodePool takes new nodes.
+    open: bool,
 }
 
 impl Leftover {
@@ -140,10 +149,13 @@ impl Leftover {
             }
             return Ok(Err(Cause::new("NoQuotes", message)));
         }
-        if let Err(cause) = self
-            .act(seat, pool, known, &class, &reading, &decision, away.is_some())
-            .await?
-        {
+        let plan = Plan {
+            class: &class,
+            reading: &reading,
+            decision: &decision,
+            open: away.is_none(),
+        };
+        if let Err(cause) = self.act(seat, pool, known, &plan).await? {
             return Ok(Err(cause));
         }
         self.tell(seat, pool, &decision, memory);
@@ -250,20 +262,22 @@ impl Leftover {
         seat: &Seat,
         pool: &LeftoverNodePool,
         known: &mut Known,
-        class: &Class,
-        reading: &Reading,
-        decision: &Decision,
-        away: bool,
+        plan: &Plan<'_>,
     ) -> Result<Result<(), Cause>, WriteError> {
+        let (class, decision) = (plan.class, plan.decision);
         if Source::of(pool) == Source::Rendered
             && let Err(cause) = self.apply_class(seat, pool, known, class).await?
         {
             return Ok(Err(cause));
         }
-        let (market, name) = (&reading.market, &class.name);
+        let (market, name) = (&plan.reading.market, &class.name);
         if !decision.offered.is_empty() {
             let open = render::node_pool(pool, &decision.offered, market, name);
-            let wanted = if away { render::closed(open) } else { open };
+            let wanted = if plan.open {
+                open
+            } else {
+                render::closed(open)
+            };
             if let Err(cause) = self.apply_pool(seat, pool, known, wanted).await? {
                 return Ok(Err(cause));
             }

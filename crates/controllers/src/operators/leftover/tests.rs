@@ -203,7 +203,8 @@ fn texts<'a>(key: &str, value: &'a Value, into: &mut Vec<&'a str>) {
 
 fn words(text: &str) -> impl Iterator<Item = &str> {
     let part = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    text.split(move |c| !part(c)).filter(|word| !word.is_empty())
+    text.split(move |c| !part(c))
+        .filter(|word| !word.is_empty())
 }
 
 #[test]
@@ -217,29 +218,48 @@ fn the_dashboard_asks_for_metrics_and_labels_that_there_are() {
     for panel in panels {
         for target in panel["targets"].as_array().unwrap() {
             let query = target["expr"].as_str().unwrap();
-            let metric = words(query).find(|word| word.starts_with("leftover_")).unwrap();
+            let metric = words(query)
+                .find(|word| word.starts_with("leftover_"))
+                .unwrap();
             let labels = exposed
                 .get(metric)
                 .unwrap_or_else(|| panic!("{query}: there is no {metric}"));
             shown.insert(metric.to_owned());
             // Labels that it selects by, sums by and writes beside the line.
             let within = |open: char, close: char| {
-                let inside = query.split_once(open).and_then(|(_, rest)| rest.split_once(close));
+                let inside = query
+                    .split_once(open)
+                    .and_then(|(_, rest)| rest.split_once(close));
                 inside.map_or("", |(inside, _)| inside)
             };
-            let selected = within('{', '}').split(',').filter_map(|one| one.split('=').next());
-            let by = query.split_once("by (").map_or("", |(_, rest)| rest.split(')').next().unwrap());
+            let selected = within('{', '}')
+                .split(',')
+                .filter_map(|one| one.split('=').next());
+            let by = query
+                .split_once("by (")
+                .map_or("", |(_, rest)| rest.split(')').next().unwrap());
             let legend = target["legendFormat"].as_str().unwrap().split("{{").skip(1);
             let legend = legend.filter_map(|rest| rest.split("}}").next());
-            for label in selected.chain(words(by)).chain(legend).filter(|one| !one.is_empty()) {
-                assert!(labels.contains(label), "{query}: {metric} has no label {label}");
+            for label in selected
+                .chain(words(by))
+                .chain(legend)
+                .filter(|one| !one.is_empty())
+            {
+                assert!(
+                    labels.contains(label),
+                    "{query}: {metric} has no label {label}"
+                );
             }
         }
     }
     let mut queries = Vec::new();
     texts("query", &dashboard["templating"], &mut queries);
     assert!(queries.iter().any(|query| {
-        words(query).any(|word| exposed.get(word).is_some_and(|labels| labels.contains("pool")))
+        words(query).any(|word| {
+            exposed
+                .get(word)
+                .is_some_and(|labels| labels.contains("pool"))
+        })
     }));
     let all: BTreeSet<String> = exposed.into_keys().collect();
     assert_eq!(shown, all, "every metric is on the dashboard");

@@ -63,7 +63,10 @@ pub(super) async fn lo_01_every_field_has_its_default_and_nonsense_is_refused_at
     both["spec"]["nodeClassSelector"] = json!({"a": "b"});
     let refused = region.client.send(Method::POST, &path, Some(&both)).await;
     let said = format!("{:#}", refused.unwrap_err());
-    assert!(said.contains("only one of nodeClassName or nodeClassSelector"), "{said}");
+    assert!(
+        said.contains("only one of nodeClassName or nodeClassSelector"),
+        "{said}"
+    );
 }
 
 /// What admission refuses, and which words its sentence has.
@@ -71,17 +74,41 @@ fn refused() -> Vec<(&'static str, Value, &'static str)> {
     vec![
         ("region", json!(""), "region"),
         ("region", json!("nowhere"), "expected like eu-central-1"),
-        ("region", json!("EU-Central-1"), "expected like eu-central-1"),
-        ("region", json!("eu-central-1 "), "expected like eu-central-1"),
-        ("region", json!("eu-céntral-1"), "expected like eu-central-1"),
+        (
+            "region",
+            json!("EU-Central-1"),
+            "expected like eu-central-1",
+        ),
+        (
+            "region",
+            json!("eu-central-1 "),
+            "expected like eu-central-1",
+        ),
+        (
+            "region",
+            json!("eu-céntral-1"),
+            "expected like eu-central-1",
+        ),
         ("region", json!(1), "spec.region"),
         ("region", Value::Null, "spec.region"),
         ("regions", json!(["there"]), "expected like eu-central-1"),
         ("regions", json!(vec!["eu-west-1"; 10]), "spec.regions"),
         ("regionPolicy", json!("Best"), "regionPolicy"),
-        ("families", json!(["G5"]), "spec.families contains invalid value \"G5\""),
-        ("families", json!([""]), "spec.families contains invalid value"),
-        ("families", json!(["g5*"]), "spec.families contains invalid value"),
+        (
+            "families",
+            json!(["G5"]),
+            "spec.families contains invalid value \"G5\"",
+        ),
+        (
+            "families",
+            json!([""]),
+            "spec.families contains invalid value",
+        ),
+        (
+            "families",
+            json!(["g5*"]),
+            "spec.families contains invalid value",
+        ),
         ("families", json!("g5"), "spec.families"),
         ("families", json!(vec!["g5"; 101]), "spec.families"),
         ("minGPUs", json!(0), "minGPUs"),
@@ -133,7 +160,10 @@ fn accepted() -> Vec<(&'static str, Value)> {
         ("taints", json!(["a:NoExecute", "a=:NoSchedule"])),
         ("minSpotScore", json!(0)),
         ("onDemandFallback", json!(false)),
-        ("regions", json!(["eu-central-1", "us-gov-west-1", "cn-north-1"])),
+        (
+            "regions",
+            json!(["eu-central-1", "us-gov-west-1", "cn-north-1"]),
+        ),
     ]
 }
 
@@ -153,7 +183,12 @@ fn cases() -> Vec<Case> {
         says,
     };
     vec![
-        case("typo", json!({"region": "eu-cental-1"}), "AWS", "eu-cental-1"),
+        case(
+            "typo",
+            json!({"region": "eu-cental-1"}),
+            "AWS",
+            "eu-cental-1",
+        ),
         case("no-role", json!({"role": null}), "InvalidSpec", "spec.role"),
         case(
             "no-tags",
@@ -173,7 +208,12 @@ fn cases() -> Vec<Case> {
             "InvalidSpec",
             "empty key or value",
         ),
-        case("many-gpus", json!({"minGPUs": 1000}), "NoQuotes", "spec.minGPUs"),
+        case(
+            "many-gpus",
+            json!({"minGPUs": 1000}),
+            "NoQuotes",
+            "spec.minGPUs",
+        ),
         case(
             "no-family",
             json!({"families": ["zz9"]}),
@@ -229,7 +269,12 @@ fn cases() -> Vec<Case> {
             "amiSelectorTerms",
         ),
         case(&"x".repeat(60), json!({}), "InvalidSpec", "metadata.name"),
-        case("taken", json!({}), "ApplyNodePoolError", "belongs to something else"),
+        case(
+            "taken",
+            json!({}),
+            "ApplyNodePoolError",
+            "belongs to something else",
+        ),
         case(
             "twin-on-demand",
             json!({}),
@@ -309,7 +354,11 @@ pub(super) async fn lo_an_object_that_is_on_its_way_out_at_first_sight_renders_n
     pool["metadata"]["finalizers"] = json!(["example.com/hold"]);
     region.create(&pool).await;
     let path = format!("{LEFTOVERS}/gpu-spot-euc1");
-    region.client.send(Method::DELETE, &path, None).await.unwrap();
+    region
+        .client
+        .send(Method::DELETE, &path, None)
+        .await
+        .unwrap();
     region.join(&[]);
     let mut other = documented();
     other["metadata"]["name"] = "other".into();

@@ -164,7 +164,13 @@ pub(super) async fn lo_10_the_quick_start_of_the_document_word_for_word() {
         assert!(left > 0, "{said}\n{}", running.output());
         tokio::time::sleep(std::time::Duration::from_millis(200)).await;
     };
-    for word in ["Selected Instance Types", "Selected Zones", "Last Sync Time", "Ready", "Degraded"] {
+    for word in [
+        "Selected Instance Types",
+        "Selected Zones",
+        "Last Sync Time",
+        "Ready",
+        "Degraded",
+    ] {
         assert!(described.contains(word), "{word}: {described}");
     }
     // "Leftover will reconcile and create/update: NodePool, EC2NodeClass, named after your resource"

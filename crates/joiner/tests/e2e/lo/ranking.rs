@@ -10,7 +10,9 @@ use super::region::{Classes, Region, documented, repository};
 
 fn list(pool: &Value, field: &str) -> Vec<String> {
     let all = pool["status"][field].as_array().unwrap();
-    all.iter().filter_map(|one| one.as_str().map(str::to_owned)).collect()
+    all.iter()
+        .filter_map(|one| one.as_str().map(str::to_owned))
+        .collect()
 }
 
 /// Prices of the reference's example, below all others of the region.
@@ -28,7 +30,11 @@ pub(super) async fn lo_03_price_per_gpu_then_score_then_price_within_the_maxima(
     ] {
         region.cloud.set_price(name, zone, dollars);
     }
-    for (zone, score) in [("eu-central-1a", 9), ("eu-central-1b", 3), ("eu-central-1c", 7)] {
+    for (zone, score) in [
+        ("eu-central-1a", 9),
+        ("eu-central-1b", 3),
+        ("eu-central-1c", 7),
+    ] {
         region.cloud.set_score(zone, score);
     }
     region.join(&[]);
@@ -90,14 +96,21 @@ fn joiner(arguments: &[&str]) -> (bool, String, String) {
         .output()
         .unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (ended.status.success(), text(&ended.stdout), text(&ended.stderr))
+    (
+        ended.status.success(),
+        text(&ended.stdout),
+        text(&ended.stderr),
+    )
 }
 
 pub(super) async fn lo_04_render_shows_without_a_cluster_what_one_accepts() {
     let region = Region::start(Classes::V1).await;
     let mut pool = documented();
     pool["spec"]["regions"] = json!(["us-east-1"]);
-    let directory = tempfile::Builder::new().prefix("joiner-render-").tempdir().unwrap();
+    let directory = tempfile::Builder::new()
+        .prefix("joiner-render-")
+        .tempdir()
+        .unwrap();
     let file = directory.path().join("pool.yaml");
     std::fs::write(&file, pool.to_string()).unwrap();
     let file = file.display().to_string();
@@ -112,19 +125,42 @@ pub(super) async fn lo_04_render_shows_without_a_cluster_what_one_accepts() {
         assert!(said.contains(word), "{word}: {said}");
     }
     let objects: Vec<Value> = serde_saphyr::from_multiple(&said).unwrap();
-    let kinds: Vec<&str> = objects.iter().filter_map(|one| one["kind"].as_str()).collect();
+    let kinds: Vec<&str> = objects
+        .iter()
+        .filter_map(|one| one["kind"].as_str())
+        .collect();
     assert_eq!(kinds, ["EC2NodeClass", "NodePool"]);
-    for (object, path) in objects.iter().zip([super::region::CLASSES, super::region::POOLS]) {
+    for (object, path) in objects
+        .iter()
+        .zip([super::region::CLASSES, super::region::POOLS])
+    {
         let path = format!("{path}?dryRun=All&fieldValidation=Strict");
         let accepted = region.client.send(Method::POST, &path, Some(object)).await;
         accepted.unwrap();
     }
-    let arguments = ["prices", "--provider=aws", "--gpu", "--region=eu-central-1,us-east-1", "--mock-mode"];
+    let arguments = [
+        "prices",
+        "--provider=aws",
+        "--gpu",
+        "--region=eu-central-1,us-east-1",
+        "--mock-mode",
+    ];
     let (fine, table, error) = joiner(&arguments);
     assert!(fine, "{error}");
-    for word in ["PER-GPU", "SCORE", "ON-DEMAND", "eu-central-1a", "us-east-1a"] {
+    for word in [
+        "PER-GPU",
+        "SCORE",
+        "ON-DEMAND",
+        "eu-central-1a",
+        "us-east-1a",
+    ] {
         assert!(table.contains(word), "{word}: {table}");
     }
-    let (fine, _, error) = joiner(&["render", "leftover", "config/samples/karpenter_sim.yaml", "--mock-mode"]);
+    let (fine, _, error) = joiner(&[
+        "render",
+        "leftover",
+        "config/samples/karpenter_sim.yaml",
+        "--mock-mode",
+    ]);
     assert!(!fine && error.contains("is no LeftoverNodePool"), "{error}");
 }

@@ -45,7 +45,10 @@ pub(super) async fn lo_09_regions_are_compared_and_the_best_is_recommended() {
     let status = &seen["status"];
     assert_eq!(status["recommendedRegion"], "eu-west-1", "{status:#}");
     let regions = status["regions"].as_array().unwrap();
-    let names: Vec<&str> = regions.iter().filter_map(|one| one["region"].as_str()).collect();
+    let names: Vec<&str> = regions
+        .iter()
+        .filter_map(|one| one["region"].as_str())
+        .collect();
     assert_eq!(names, ["eu-west-1", "eu-central-1", "me-south-1"]);
     assert_eq!(regions[0]["instanceType"], "g5.xlarge");
     assert_eq!(regions[0]["pricePerGPU"], "0.0500");
@@ -61,9 +64,15 @@ pub(super) async fn lo_09_regions_are_compared_and_the_best_is_recommended() {
     assert_eq!(region.cloud.count("GetSpotPlacementScores"), 2);
     let wide = ["get", "lonp", "-o", "wide"];
     let table = region.plane.kubectl(wide).await.unwrap();
-    assert!(table.contains("BEST REGION") && table.contains("eu-west-1"), "{table}");
+    assert!(
+        table.contains("BEST REGION") && table.contains("eu-west-1"),
+        "{table}"
+    );
     let events = region.plane.kubectl(["get", "events"]).await.unwrap();
-    assert!(events.contains("eu-west-1 is the best of 3 regions"), "{events}");
+    assert!(
+        events.contains("eu-west-1 is the best of 3 regions"),
+        "{events}"
+    );
     every_query_of_the_dashboard_finds_something(port).await;
 }
 
@@ -102,9 +111,19 @@ pub(super) async fn lo_09_a_pool_that_wants_the_best_region_only_closes_and_open
     region.ready(NAME).await;
     assert_eq!(limits(&region).await, Value::Null, "one look is noise");
     let seen = look(&region, 8).await;
-    let said = condition(&seen, "Ready")["message"].as_str().unwrap().to_owned();
-    assert!(said.contains("eu-west-1 is clearly cheaper") && said.contains("BestOnly"), "{said}");
-    assert_eq!(limits(&region).await, json!({"cpu": "0"}), "no new nodes; those that run stay");
+    let said = condition(&seen, "Ready")["message"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert!(
+        said.contains("eu-west-1 is clearly cheaper") && said.contains("BestOnly"),
+        "{said}"
+    );
+    assert_eq!(
+        limits(&region).await,
+        json!({"cpu": "0"}),
+        "no new nodes; those that run stay"
+    );
     // A new process knows that it was closed.
     region.join(&[]);
     look(&region, 9).await;
@@ -113,6 +132,10 @@ pub(super) async fn lo_09_a_pool_that_wants_the_best_region_only_closes_and_open
     elsewhere(&region, 0.9);
     region.join(&[]);
     let seen = look(&region, 10).await;
-    assert_eq!(seen["status"]["recommendedRegion"], "eu-central-1", "{:#}", seen["status"]);
+    assert_eq!(
+        seen["status"]["recommendedRegion"], "eu-central-1",
+        "{:#}",
+        seen["status"]
+    );
     assert_eq!(limits(&region).await, Value::Null);
 }

@@ -476,12 +476,7 @@ fn history(
     )
 }
 
-fn scores(
-    cloud: &Ec2Cloud,
-    region: &str,
-    form: &Form,
-    now: Timestamp,
-) -> Result<String, Refused> {
+fn scores(cloud: &Ec2Cloud, region: &str, form: &Form, now: Timestamp) -> Result<String, Refused> {
     let types: BTreeSet<String> = list(form, "InstanceType").into_iter().collect();
     if types.is_empty() {
         return Err(Refused(
@@ -540,7 +535,9 @@ fn scores(
     for (name, one) in ALL.iter().filter(|(name, _)| regions.contains(*name)) {
         if by_zone {
             let zones = one.zones.iter();
-            rows.extend(zones.map(|(zone, id)| (cloud.score(zone, now), name.as_str(), Some(id.as_str()))));
+            rows.extend(
+                zones.map(|(zone, id)| (cloud.score(zone, now), name.as_str(), Some(id.as_str()))),
+            );
         } else {
             rows.push((cloud.region_score(name, one, now), name.as_str(), None));
         }

@@ -187,17 +187,30 @@ async fn regions_are_compared_with_one_request_for_scores() {
     assert_eq!(cloud.count("GetSpotPlacementScores"), 1);
     assert_eq!(aws.score_configurations(), 1);
     let of = |name: &str| found.iter().find(|one| &*one.region == name).unwrap();
-    assert_eq!((of("eu-west-1").score, of("eu-west-1").fresh), (Some(9), true));
+    assert_eq!(
+        (of("eu-west-1").score, of("eu-west-1").fresh),
+        (Some(9), true)
+    );
     let refused = of("me-south-1").market.as_ref().unwrap_err();
     assert!(refused.contains("OptInRequired"), "{refused}");
     for name in ["eu-central-1", "eu-west-1", "us-east-1"] {
         let market = of(name).market.as_ref().unwrap();
-        assert!(!market.spot.is_empty() && market.spot.keys().all(|(_, zone)| zone.starts_with(name)));
-        assert_eq!(market.scores, None, "scores of zones are asked of the own region only");
+        assert!(
+            !market.spot.is_empty() && market.spot.keys().all(|(_, zone)| zone.starts_with(name))
+        );
+        assert_eq!(
+            market.scores, None,
+            "scores of zones are asked of the own region only"
+        );
     }
     // A pool of one of these regions shares what was read of it: only scores of its zones are asked for.
     let before = cloud.calls().len();
-    Box::pin(aws.read("eu-west-1", &pool, 2, None)).await.unwrap();
-    let new: Vec<String> = cloud.calls()[before..].iter().map(|(_, one)| one.clone()).collect();
+    Box::pin(aws.read("eu-west-1", &pool, 2, None))
+        .await
+        .unwrap();
+    let new: Vec<String> = cloud.calls()[before..]
+        .iter()
+        .map(|(_, one)| one.clone())
+        .collect();
     assert_eq!(new, ["DescribeAvailabilityZones", "GetSpotPlacementScores"]);
 }
