@@ -5,8 +5,8 @@ KUBECTL    ?= kubectl
 ARGS       ?=
 IMG        ?= joiner:latest
 DOCKER     ?= docker
-# Which of config/ is deployed: an image that is called kubenodesmith goes where KubeNodeSmith's document has it.
-DEPLOY     ?= $(if $(findstring kubenodesmith,$(IMG)),kubenodesmith,default)
+# Which of config/ is deployed: an image that is called kubenodesmith or leftover goes where their documents have it.
+DEPLOY     ?= $(or $(findstring kubenodesmith,$(IMG)),$(findstring leftover,$(IMG)),default)
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 
 .DEFAULT_GOAL := help

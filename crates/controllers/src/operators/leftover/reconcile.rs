@@ -141,14 +141,6 @@ impl Leftover {
         }
         known.memory = Some(decision.memory);
         self.measure(pool, known, &reading, &decision, now);
-        let nothing = decision.offered.is_empty() && decision.fallback == Fallback::Closed;
-        if nothing {
-            let mut message = nothing_viable(&reading, &decision);
-            if let Some(away) = away {
-                message = format!("{message}; {away}");
-            }
-            return Ok(Err(Cause::new("NoQuotes", message)));
-        }
         let plan = Plan {
             class: &class,
             reading: &reading,
@@ -158,8 +150,15 @@ impl Leftover {
         if let Err(cause) = self.act(seat, pool, known, &plan).await? {
             return Ok(Err(cause));
         }
-        self.tell(seat, pool, &decision, memory);
         describe(report, &reading, &decision, now);
+        if is_nothing(&decision) {
+            let mut message = nothing_viable(&reading, &decision);
+            if let Some(away) = away {
+                message = format!("{message}; {away}");
+            }
+            return Ok(Err(Cause::new("NoQuotes", message)));
+        }
+        self.tell(seat, pool, &decision, memory);
         report.degraded = second_best(&reading, &decision, &class);
         if report.degraded.is_none() && rendered {
             report.degraded = self.groups(pool).await;
@@ -266,6 +265,7 @@ impl Leftover {
     ) -> Result<Result<(), Cause>, WriteError> {
         let (class, decision) = (plan.class, plan.decision);
         if Source::of(pool) == Source::Rendered
+            && !is_nothing(decision)
             && let Err(cause) = self.apply_class(seat, pool, known, class).await?
         {
             return Ok(Err(cause));
@@ -431,7 +431,7 @@ impl Leftover {
                 .say(&about, Severity::Warning, "FallbackOpened", message);
         }
         if before.fallback && !decision.memory.fallback {
-            let message = "spot capacity is viable again: no more on-demand nodes; those that run stay until they are empty";
+            let message = "on-demand is not needed any more: no new on-demand nodes, those that run stay until they are empty";
             seat.events
                 .say(&about, Severity::Normal, "FallbackClosed", message);
         }
@@ -603,6 +603,11 @@ fn second_best(reading: &Reading, decision: &Decision, class: &Class) -> Option<
                 format!("placement scores cannot be read, {known}: {error}"),
             ))
         })
+}
+
+/// Whether there is nothing to offer.
+fn is_nothing(decision: &Decision) -> bool {
+    decision.offered.is_empty() && decision.fallback == Fallback::Closed
 }
 
 fn nothing_viable(reading: &Reading, decision: &Decision) -> String {

@@ -80,33 +80,39 @@ async fn neighbours(region: &Region) -> Vec<(String, Value)> {
     made
 }
 
-pub(super) async fn lo_10_the_quick_start_of_the_document_word_for_word() {
-    let region = Region::bare(Classes::V1).await;
-    let before = neighbours(&region).await;
+/// Runs a target on the cluster, and returns what it says.
+fn make(region: &Region, arguments: &[&str]) -> String {
     let kubectl = region.plane.program(Program::Kubectl);
-    let kubeconfig = region.plane.kubeconfig();
-
-    // make install
     let ended = Command::new("make")
         .current_dir(repository())
-        .env("KUBECONFIG", &kubeconfig)
-        .arg("install")
+        .env("KUBECONFIG", region.plane.kubeconfig())
+        .args(arguments)
         .arg(format!("KUBECTL={}", kubectl.display()))
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&ended.stdout).into_owned();
-    assert!(
-        ended.status.success(),
-        "{said}{}",
-        String::from_utf8_lossy(&ended.stderr)
-    );
+    let error = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.success(), "{arguments:?}: {said}{error}");
+    said
+}
+
+#[expect(clippy::too_many_lines, reason = "one story")]
+pub(super) async fn lo_10_the_quick_start_of_the_document_word_for_word() {
+    let region = Region::bare(Classes::V1).await;
+    let before = neighbours(&region).await;
+    let kubeconfig = region.plane.kubeconfig();
+    let crd = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/nodepools.karpenter.sh";
+    let karpenters = region.client.get(crd).await.unwrap();
+
+    // make install
+    let said = make(&region, &["install"]);
     assert!(
         said.contains("leftovernodepools.gpu.devplatforms.io serverside-applied"),
         "{said}"
     );
     assert!(
         said.contains("karpenter.sh_nodepools.yaml: installed by another controller"),
-        "Karpenter's own CRDs stay: {said}"
+        "{said}"
     );
 
     // ENABLE_WEBHOOKS=false make run
@@ -188,7 +194,30 @@ pub(super) async fn lo_10_the_quick_start_of_the_document_word_for_word() {
     let get = ["get", "leftovernodepools.gpu.devplatforms.io"];
     let table = region.plane.kubectl(get).await.unwrap();
     assert!(table.contains("gpu-spot-euc1"), "{table}");
-    // What Karpenter has is Karpenter's.
+    // make deploy IMG=…
+    let image = "ghcr.io/devplatformsolutions/leftover:dev";
+    make(&region, &["deploy", &format!("IMG={image}")]);
+    let path = "/apis/apps/v1/namespaces/leftover-system/deployments/leftover-joiner";
+    let deployment = region.client.get(path).await.unwrap();
+    let manager = &deployment["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(manager["image"], image);
+    assert!(
+        manager["args"].to_string().contains("--dialect=leftover"),
+        "{manager:#}"
+    );
+    for (overlay, has) in [
+        ("irsa", "eks.amazonaws.com/role-arn"),
+        ("aws-secret", "secretRef"),
+    ] {
+        let path = repository().join("config/overlays").join(overlay);
+        let built = region
+            .plane
+            .kubectl(["kustomize", &path.display().to_string()])
+            .await;
+        assert!(built.unwrap().contains(has), "{overlay}");
+    }
+    // What Karpenter has is Karpenter's, and so are its CRDs.
+    assert_eq!(region.client.get(crd).await.unwrap(), karpenters);
     for (path, object) in &before {
         assert_eq!(&region.client.get(path).await.unwrap(), object, "{path}");
     }
