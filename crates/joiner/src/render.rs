@@ -68,7 +68,7 @@ pub(crate) fn run(args: &RenderArgs) -> Result<(), Failure> {
                 let regions = pool.spec.compared_regions();
                 if !regions.is_empty() {
                     let home = pool.spec.region.as_str();
-                    let markets = aws.compare(home, &regions, &ask, target).await;
+                    let markets = Box::pin(aws.compare(home, &regions, &ask, target)).await;
                     let compared = compare_regions(&markets, &ask, home, None, &policy, 0);
                     all.push_str(&explain_regions(&pool, &compared));
                 }

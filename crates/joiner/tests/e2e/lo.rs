@@ -290,7 +290,30 @@ async fn lo_07_without_viable_spot_on_demand_stands_in_until_it_is_back() {
             .await
             .is_err()
     );
-    // The way back: spot is viable for two looks, of a process that has not read the old scores. Nodes keep the pool.
+    back_to_spot(&mut region).await;
+    for zone in ["eu-central-1a", "eu-central-1b", "eu-central-1c"] {
+        region.cloud.set_score(zone, 2);
+    }
+    region.join(&[]);
+    // Without fallback there is nothing to offer, and the sentence says why.
+    let mut without = documented();
+    without["metadata"]["name"] = "strict".into();
+    without["spec"]["onDemandFallback"] = false.into();
+    region.create(&without).await;
+    let pool = region
+        .until_of("strict", "says why", |pool| {
+            condition(pool, "Ready")["reason"] == "NoQuotes"
+        })
+        .await;
+    assert!(
+        text(condition(&pool, "Ready"), "/message").contains("placement score"),
+        "{pool:#}"
+    );
+}
+
+/// The way back: spot is viable for two looks of a process that has not read the old scores. A node keeps the on-demand
+/// pool.
+async fn back_to_spot(region: &mut Region) {
     let claim = json!({"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
         "metadata": {"name": "c", "labels": {"karpenter.sh/nodepool": "leftover-gpu-spot-euc1-on-demand",
             "node.kubernetes.io/instance-type": "g5.xlarge", "topology.kubernetes.io/zone": "eu-central-1b"}},
@@ -309,7 +332,7 @@ async fn lo_07_without_viable_spot_on_demand_stands_in_until_it_is_back() {
         })
         .await;
     let on_demand = format!("{POOLS}/leftover-gpu-spot-euc1-on-demand");
-    look(&region, "gpu-spot-euc1", 8).await;
+    look(region, "gpu-spot-euc1", 8).await;
     let shut = region.client.get(&on_demand).await.unwrap();
     assert_eq!(shut["spec"]["limits"], json!({"cpu": "0"}), "closed softly");
     let gone = format!("{claims}/c");
@@ -318,28 +341,10 @@ async fn lo_07_without_viable_spot_on_demand_stands_in_until_it_is_back() {
         .send(Method::DELETE, &gone, None)
         .await
         .unwrap();
-    look(&region, "gpu-spot-euc1", 9).await;
+    look(region, "gpu-spot-euc1", 9).await;
     assert!(
         region.client.get(&on_demand).await.is_err(),
         "empty, so gone"
-    );
-    for zone in ["eu-central-1a", "eu-central-1b", "eu-central-1c"] {
-        region.cloud.set_score(zone, 2);
-    }
-    region.join(&[]);
-    // Without fallback there is nothing to offer, and the sentence says why.
-    let mut without = documented();
-    without["metadata"]["name"] = "strict".into();
-    without["spec"]["onDemandFallback"] = false.into();
-    region.create(&without).await;
-    let pool = region
-        .until_of("strict", "says why", |pool| {
-            condition(pool, "Ready")["reason"] == "NoQuotes"
-        })
-        .await;
-    assert!(
-        text(condition(&pool, "Ready"), "/message").contains("placement score"),
-        "{pool:#}"
     );
 }
 

@@ -1,4 +1,4 @@
-//! What a region sells, read once for all pools and entry for a while. What cannot be read again stays as it was, and its
+//! What a region sells, read once for all pools and kept for a while. What cannot be read again stays as it was, and its
 //! age is visible.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -229,10 +229,13 @@ impl Aws {
         let mut all = Vec::new();
         let mut types = BTreeSet::new();
         // At once: a region that does not answer must not hold up the others.
-        let reads = regions.iter().map(|region| async move {
-            let ec2 = self.ec2(region)?;
-            Box::pin(self.sold(&ec2, wanted, now)).await
-        });
+        let mut reads = Vec::new();
+        for region in regions {
+            reads.push(async move {
+                let ec2 = self.ec2(region)?;
+                Box::pin(self.sold(&ec2, wanted, now)).await
+            });
+        }
         let reads = futures::future::join_all(reads).await;
         for (region, read) in regions.iter().zip(reads) {
             let (market, fresh) = match read {

@@ -493,24 +493,7 @@ fn scores(cloud: &Ec2Cloud, region: &str, form: &Form, now: Timestamp) -> Result
             "TargetCapacity must be at least 1".into(),
         ));
     };
-    let mut regions: BTreeSet<String> = list(form, "RegionName").into_iter().collect();
-    if regions.is_empty() {
-        regions.insert(region.to_owned());
-    }
-    if let Some(unknown) = regions.iter().find(|one| !ALL.contains_key(*one)) {
-        return Err(Refused(
-            400,
-            "InvalidParameterValue",
-            format!("There is no region {unknown}"),
-        ));
-    }
-    if regions.len() > 10 {
-        return Err(Refused(
-            400,
-            "InvalidParameterValue",
-            "RegionName: at most 10".into(),
-        ));
-    }
+    let regions = regions(form, region)?;
     let by_zone = form
         .get("SingleAvailabilityZone")
         .is_some_and(|one| one == "true");
