@@ -476,6 +476,22 @@ fn history(
     )
 }
 
+/// The regions that scores are asked for: the one that is asked, unless others are named.
+fn regions(form: &Form, here: &str) -> Result<BTreeSet<String>, Refused> {
+    let mut regions: BTreeSet<String> = list(form, "RegionName").into_iter().collect();
+    if regions.is_empty() {
+        regions.insert(here.to_owned());
+    }
+    let invalid = |message: String| Err(Refused(400, "InvalidParameterValue", message));
+    if let Some(unknown) = regions.iter().find(|one| !ALL.contains_key(*one)) {
+        return invalid(format!("There is no region {unknown}"));
+    }
+    if regions.len() > 10 {
+        return invalid("RegionName: at most 10".to_owned());
+    }
+    Ok(regions)
+}
+
 fn scores(cloud: &Ec2Cloud, region: &str, form: &Form, now: Timestamp) -> Result<String, Refused> {
     let types: BTreeSet<String> = list(form, "InstanceType").into_iter().collect();
     if types.is_empty() {
