@@ -141,7 +141,7 @@ pub(super) async fn lo_10_the_quick_start_of_the_document_word_for_word() {
         format!("JOINER={}", env!("CARGO_BIN_EXE_joiner")),
         format!("TEST={}", std::process::id()),
     ];
-    let make = [
+    let run = [
         "make",
         "--no-print-directory",
         "--directory",
@@ -149,7 +149,7 @@ pub(super) async fn lo_10_the_quick_start_of_the_document_word_for_word() {
         "run",
         &format!("CARGO={}", cargo.display()),
     ];
-    arguments.extend(make.map(str::to_owned));
+    arguments.extend(run.map(str::to_owned));
     let running = Process::start("make", logs.path(), Path::new("/usr/bin/env"), &arguments);
     let running = running.unwrap();
 
