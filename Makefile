@@ -5,8 +5,8 @@ KUBECTL    ?= kubectl
 ARGS       ?=
 IMG        ?= joiner:latest
 DOCKER     ?= docker
-# Which of config/ is deployed: an image that is called kubenodesmith goes where KubeNodeSmith's document has it.
-DEPLOY     ?= $(if $(findstring kubenodesmith,$(IMG)),kubenodesmith,default)
+# Which of config/ is deployed: an image that is called kubenodesmith or leftover goes where their documents have it.
+DEPLOY     ?= $(or $(findstring kubenodesmith,$(IMG)),$(findstring leftover,$(IMG)),default)
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 
 .DEFAULT_GOAL := help
@@ -91,8 +91,14 @@ manifests: ## Write the CRDs to config/crd.
 generate: manifests ## Write everything that is generated.
 
 .PHONY: install
-install: ## Install the CRDs into the current cluster.
-	$(KUBECTL) apply --server-side --kustomize config/crd
+install: ## Install the CRDs into the current cluster; those that another controller brought stay as they are.
+	@for crd in config/crd/*_*.yaml; do \
+	  if said=$$($(KUBECTL) apply --server-side --filename $$crd 2>&1); then echo "$$said"; continue; fi; \
+	  case "$$said" in \
+	    *"conflict"*) echo "$$crd: installed by another controller, left as it is";; \
+	    *) echo "$$said" >&2; exit 1;; \
+	  esac; \
+	done
 
 .PHONY: uninstall
 uninstall: ## Remove the CRDs, and with them every object of theirs.
