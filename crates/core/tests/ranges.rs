@@ -363,7 +363,7 @@ fn a_range_without_room_for_its_smallest_machine_is_called_sold_out() {
     let plan = solved(&problem(vec![full], vec![pods("web", 1, 1, 1)]));
     let said = plan.unplaced[0].reason.to_string();
     assert!(
-        said.ends_with("(all of these are sold out); sold out: vm"),
+        said.ends_with("is sold out; sold out: vm"),
         "{said}"
     );
 }
