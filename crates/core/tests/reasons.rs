@@ -104,7 +104,10 @@ fn a_type_that_would_be_large_enough_and_is_sold_out_is_named() {
     let (shortfall, said) = refused(&large);
     assert_eq!(counts(&shortfall), [3, 2, 1, 0]);
     assert_eq!(shortfall.sold_out, ["c4".into()]);
-    assert!(said.ends_with("needs 3 CPU; the largest type offers 2; sold out: c4"), "{said}");
+    assert!(
+        said.ends_with("needs 3 CPU; the largest type offers 2; sold out: c4"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -126,7 +129,10 @@ fn an_offering_that_runs_out_while_planning_is_named() {
     let plan = solved(&few);
     assert_eq!(plan.launches.len(), 1);
     let said = plan.unplaced[0].reason.to_string();
-    assert!(said.contains("c4 as on-demand in zone a is sold out"), "{said}");
+    assert!(
+        said.contains("c4 as on-demand in zone a is sold out"),
+        "{said}"
+    );
 }
 
 #[test]

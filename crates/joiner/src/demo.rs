@@ -83,8 +83,7 @@ async fn play(args: &DemoArgs) -> Result<(), Failure> {
     let Some(thoughts) = stage.thoughts.take() else {
         return Err(Failure::Demo("there is no planner to listen to".to_owned()));
     };
-    let mut narrator =
-        Narrator::new(stage.api(), thoughts, SUM_EVERY).with(stage.books.clone());
+    let mut narrator = Narrator::new(stage.api(), thoughts, SUM_EVERY).with(stage.books.clone());
     tokio::select! {
         biased;
         interrupted = tokio::signal::ctrl_c() => interrupted.map_err(Failure::stdout)?,

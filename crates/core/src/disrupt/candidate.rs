@@ -201,10 +201,7 @@ fn tied(problem: &Problem, pool: &Pool, node: &Node, empty: bool) -> Option<Stan
         && grown > now
     {
         return Some(Standing::Held {
-            because: format!(
-                "node is too young to be replaced in NodePool {}",
-                pool.name
-            ),
+            because: format!("node is too young to be replaced in NodePool {}", pool.name),
             until: Some(grown),
         });
     }

@@ -102,12 +102,18 @@ fn describe(problem: &Problem, scarce: &Scarce, left: i64) -> String {
             format!("limits.{name} ({used} of {})", figure(name, most))
         }
         Scarce::PoolNodes(pool) => {
-            let most = problem.pools[*pool as usize].limits.nodes.unwrap_or_default();
+            let most = problem.pools[*pool as usize]
+                .limits
+                .nodes
+                .unwrap_or_default();
             let used = i64::from(most).saturating_sub(left);
             format!("limits.nodes ({used} of {most})")
         }
         Scarce::PoolCost(pool) => {
-            let most = problem.pools[*pool as usize].limits.cost.unwrap_or_default();
+            let most = problem.pools[*pool as usize]
+                .limits
+                .cost
+                .unwrap_or_default();
             let used = most - crate::money::Money::from_nanos(left);
             format!("limits.cost ({used} of {most} an hour)")
         }
@@ -376,7 +382,6 @@ fn incompatibility(compiled: &Compiled<'_>, pool: u32, level: &Level) -> String 
                 wanted,
                 offered,
             }) => return format!("pod requires {key} {wanted}; the NodePool allows {offered}"),
-            Err(error) => return error.to_string(),
             Ok(()) => {}
         }
     }

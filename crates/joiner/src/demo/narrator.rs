@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep_until};
 use super::books::Books;
 use super::news::{News, Verb};
 use super::summary::Counts;
+use crate::plan::report::counted;
 
 /// The annotation in which a machine's price stands, in dollars per hour.
 const PRICE: &str = "joiner.dev/price";
@@ -246,12 +247,6 @@ impl Narrator {
     }
 }
 
-/// So many of something: `1 node`, `2 nodes`.
-pub(super) fn counted(count: usize, thing: &str) -> String {
-    let s = if count == 1 { "" } else { "s" };
-    format!("{count} {thing}{s}")
-}
-
 /// What was already said of a machine.
 #[derive(Default)]
 struct Told {
@@ -265,7 +260,10 @@ fn why(claim: &Value, interrupted: bool) -> (String, String) {
     let intent = claim["metadata"]["annotations"]["joiner.dev/disruption"].as_str();
     let intent: Option<Value> = intent.and_then(|text| serde_json::from_str(text).ok());
     if let Some(cause) = intent.as_ref().and_then(|intent| intent["cause"].as_str()) {
-        return (cause.to_owned(), format!("{cause}: its replacement is ready"));
+        return (
+            cause.to_owned(),
+            format!("{cause}: its replacement is ready"),
+        );
     }
     let conditions = claim["status"]["conditions"].as_array();
     let told = conditions
@@ -277,10 +275,7 @@ fn why(claim: &Value, interrupted: bool) -> (String, String) {
             told["reason"].as_str().unwrap_or_default().to_owned(),
             told["message"].as_str().unwrap_or_default().to_owned(),
         ),
-        None if interrupted => (
-            INTERRUPTED.to_owned(),
-            "the cloud takes it back".to_owned(),
-        ),
+        None if interrupted => (INTERRUPTED.to_owned(), "the cloud takes it back".to_owned()),
         None => (BY_USER.to_owned(), "deleted by a user".to_owned()),
     }
 }

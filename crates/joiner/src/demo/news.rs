@@ -4,7 +4,7 @@ use std::fmt;
 
 use jiff::Timestamp;
 
-use super::narrator::counted;
+use crate::plan::report::counted;
 
 /// How many names a line lists.
 const NAMES: usize = 3;
@@ -110,7 +110,13 @@ impl News {
 
 impl One {
     fn line(self) -> String {
-        let mut names = self.names.iter().take(NAMES).cloned().collect::<Vec<_>>().join(", ");
+        let mut names = self
+            .names
+            .iter()
+            .take(NAMES)
+            .cloned()
+            .collect::<Vec<_>>()
+            .join(", ");
         let more = self.names.len().saturating_sub(NAMES);
         if more > 0 {
             names = format!("{names} and {more} more");

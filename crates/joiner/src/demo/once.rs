@@ -179,14 +179,16 @@ mod tests {
     #[test]
     fn spot_that_triples_is_left_for_something_cheaper() {
         let (_, lines) = heard(1);
-        let chapter = lines.iter().skip_while(|line| !line.contains("three times as much"));
+        let chapter = lines
+            .iter()
+            .skip_while(|line| !line.contains("three times as much"));
         let chapter: Vec<&String> = chapter
             .skip(1)
             .take_while(|line| !line.contains(" == "))
             .collect();
-        let replaced = chapter.iter().any(|line| {
-            line.contains(" replace ") && line.contains(" an hour instead of $")
-        });
+        let replaced = chapter
+            .iter()
+            .any(|line| line.contains(" replace ") && line.contains(" an hour instead of $"));
         assert!(replaced, "{chapter:#?}");
     }
 }

@@ -54,7 +54,13 @@ impl Summary {
         } else {
             removed.join(", ")
         };
-        let share = |part: f64, whole: f64| if whole > 0.0 { part / whole * 100.0 } else { 0.0 };
+        let share = |part: f64, whole: f64| {
+            if whole > 0.0 {
+                part / whole * 100.0
+            } else {
+                0.0
+            }
+        };
         let saved = sum.dollars_never_scaling_down - sum.dollars_spent;
         writeln!(out, "\nSummary of {:.1} hours", self.hours)?;
         writeln!(

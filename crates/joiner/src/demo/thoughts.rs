@@ -14,7 +14,7 @@ use joiner_core::problem::{CapacityType, Problem};
 use tokio::sync::mpsc;
 
 use super::books::Books;
-use super::narrator::counted;
+use crate::plan::report::counted;
 
 /// How often the least cost is worked out anew.
 const EVERY: SignedDuration = SignedDuration::from_mins(5);

@@ -8,6 +8,7 @@ use joiner_api::karpenter::{
 };
 use joiner_api::text::{Duration, NodeCount};
 use joiner_api::validate::Validate as _;
+use joiner_core::money::Money;
 use joiner_core::name::Labels;
 use joiner_core::problem::{
     Budget, BudgetAmount, ConsolidationPolicy, Disruption, DisruptionReason, Limits, Pool,
@@ -96,7 +97,11 @@ fn lower_status(status: &joiner_api::karpenter::NodePoolStatus) -> PoolStatus {
             .nodes
             .and_then(|count| u32::try_from(count).ok())
             .unwrap_or(0),
-        cost: None,
+        cost: status
+            .price_per_hour
+            .as_ref()
+            .and_then(|text| text.parse().ok())
+            .map(Money::from_dollars),
         class_generation: status.node_class_observed_generation,
         conditions: lower_conditions(&status.conditions),
         ..PoolStatus::default()
@@ -218,6 +223,7 @@ pub(super) fn status_patch(pool: &PoolRecord, status: &PoolStatus) -> Value {
             "resources": resources,
             "nodes": status.nodes,
             "nodeClassObservedGeneration": status.class_generation,
+            "pricePerHour": status.cost.map(|cost| format!("{:.6}", cost.dollars())),
             "conditions": render_conditions(&status.conditions),
         }
     })
