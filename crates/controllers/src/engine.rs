@@ -560,9 +560,9 @@ impl Dispatcher {
         let Some(one) = known else { return };
         warn!(
             kind = one.kind,
-            name = one.name,
-            message = one.message,
-            "an object cannot be read"
+            object = one.name,
+            because = one.message,
+            "object is malformed and cannot be read"
         );
         let (namespace, name) = one.name.split_once('/').unwrap_or(("", &one.name));
         let about = ObjectRef {

@@ -364,7 +364,7 @@ pub(crate) async fn launch(
                 let message = format!(
                     "{most} machines were requested within a minute, the most that is allowed; continues at {until}"
                 );
-                warn!(pool = %pool.id(), %message, "not launched");
+                warn!(pool = %pool.id(), because = message, "not launched");
                 context.tell_pool(pool, Severity::Warning, "LaunchesPaced", &message);
                 continue;
             }

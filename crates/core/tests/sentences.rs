@@ -127,7 +127,7 @@ fn kept(change: impl FnOnce(&mut Value)) -> String {
         &problem(&pods, |file| {
             file["now"] = json!("2026-11-13T12:00:00Z");
             file["nodes"] = json!([{
-                "name": "n", "pool": "default", "phase": "ready",
+                "name": "n", "pool": "default", "phase": "Ready",
                 "labels": {"topology.kubernetes.io/zone": "a", "kubernetes.io/arch": "amd64"},
                 "capacity": {"cpu": 4000, "memory": 8_i64 << 30, "pods": 20},
                 "allocatable": {"cpu": 4000, "memory": 8_i64 << 30, "pods": 20},
@@ -170,7 +170,7 @@ fn nodes() -> Vec<(&'static str, String)> {
         ),
         (
             "starting",
-            kept(|file| file["nodes"][0]["phase"] = json!("starting")),
+            kept(|file| file["nodes"][0]["phase"] = json!("Starting")),
         ),
         (
             "never",

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use joiner_core::money::Money;
 use joiner_core::name::Name;
 use tokio::sync::Notify;
+use tracing::warn;
 
 use crate::context::{Context, Mode};
 use crate::dialect::Dialect;
@@ -259,7 +260,10 @@ fn tell(context: &Context, pool: &PoolRecord, status: &PoolStatus) {
             continue;
         };
         match (before, now.status) {
-            (_, Truth::False) => context.tell_pool(pool, Severity::Warning, reason, &now.message),
+            (_, Truth::False) => {
+                warn!(pool = %pool.id(), reason, because = %now.message, "pool cannot launch nodes");
+                context.tell_pool(pool, Severity::Warning, reason, &now.message);
+            }
             (Some(Truth::False), Truth::True) => {
                 let said = format!("{kind} is True again");
                 context.tell_pool(pool, Severity::Normal, "Recovered", &said);

@@ -104,7 +104,7 @@ async fn kt_10_the_two_installs_of_the_document_and_every_value_of_its_table() {
     let deployment = fresh.deployment("karpetrack").await;
     assert_eq!(deployment["spec"]["replicas"], 2);
     let container = &deployment["spec"]["template"]["spec"]["containers"][0];
-    assert!(text(container, "/image").starts_with("ghcr.io/karpetrack/karpetrack:"));
+    assert!(text(container, "/image").starts_with("ghcr.io/joiner-dev/joiner:"));
     let given = arguments(&deployment);
     for expected in [
         "--leader-elect=true",
