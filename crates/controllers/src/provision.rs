@@ -305,7 +305,9 @@ fn tell(
     let unplaced: usize = plan.unplaced.iter().map(|one| one.pods.len()).sum();
     context.metrics.unplaced(unplaced);
     let limits = plan.unplaced.iter().filter_map(|one| match &one.reason {
-        Reason::Limit { pool, limit } => Some((pool.clone(), limit.clone())),
+        Reason::Limit { pool, limit } if limit.starts_with("limits.") => {
+            Some((pool.clone(), limit.clone()))
+        }
         _ => None,
     });
     context.said.limits(limits.collect());

@@ -155,10 +155,7 @@ impl Report<'_> {
         writeln!(
             f,
             ". {}, {:.0} ms.",
-            counted(
-                usize::try_from(self.problem.pending()).unwrap_or(usize::MAX),
-                "pod"
-            ),
+            counted(self.problem.pending(), "pod"),
             self.measurements.solve_ms
         )
     }
