@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 
 /// Two pools that sell c2 and c4; one has a taint.
 fn problem(pods: &Value, change: impl FnOnce(&mut Value)) -> Problem {
-    let kind = |cores: i64| {
+    let kind = |cores: i32| {
         json!({
             "name": format!("c{cores}"),
             "labels": {"kubernetes.io/arch": "amd64"},
-            "capacity": {"cpu": cores * 1000, "memory": cores << 31, "pods": 20},
-            "offerings": [{"zone": "a", "capacityType": "on-demand", "price": cores as f64 / 10.0}],
+            "capacity": {"cpu": cores * 1000, "memory": i64::from(cores) << 31, "pods": 20},
+            "offerings": [{"zone": "a", "capacityType": "on-demand", "price": f64::from(cores) / 10.0}],
         })
     };
     let mut file = json!({

@@ -94,7 +94,7 @@ pub(crate) fn problem(
 }
 
 /// Kinds that a plan reads, and kinds that say nothing about where pods can be.
-const UNDERSTOOD: [&str; 27] = [
+const UNDERSTOOD: [&str; 21] = [
     "Deployment",
     "ReplicaSet",
     "StatefulSet",
@@ -106,12 +106,6 @@ const UNDERSTOOD: [&str; 27] = [
     "Node",
     "CSINode",
     "NodePool",
-    "SimNodeClass",
-    "RackspaceNodeClass",
-    "ProxmoxNodeClass",
-    "RedfishNodeClass",
-    "OVHNodeClass",
-    "KWOKNodeClass",
     "PersistentVolume",
     "PersistentVolumeClaim",
     "StorageClass",

@@ -49,12 +49,10 @@ async fn heed(context: &Context, notices: Vec<Notice>) {
         let when = notice
             .at
             .map_or_else(|| "any moment".to_owned(), |at| at.to_string());
-        let message =
-            format!("the cloud announces {word} at {when}; the node is drained before that");
         let message = if notice.kind == NoticeKind::Rebalance {
-            format!("the cloud recommends to move away ({word}) at {when}")
+            format!("the cloud recommends moving away ({word}) at {when}")
         } else {
-            message
+            format!("the cloud announces {word} at {when}; the node is drained before that")
         };
         info!(machine = %machine.key, kind = word, %when, "initiating delete from interruption message");
         context.tell_machine(&machine, Severity::Warning, "Interrupted", &message);

@@ -275,7 +275,10 @@ fn why(claim: &Value, interrupted: bool) -> (String, String) {
             told["reason"].as_str().unwrap_or_default().to_owned(),
             told["message"].as_str().unwrap_or_default().to_owned(),
         ),
-        None if interrupted => (INTERRUPTED.to_owned(), "the cloud takes it back".to_owned()),
+        None if interrupted => (
+            INTERRUPTED.to_owned(),
+            "Interrupted: the cloud takes it back".to_owned(),
+        ),
         None => (BY_USER.to_owned(), "deleted by a user".to_owned()),
     }
 }
