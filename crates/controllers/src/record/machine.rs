@@ -36,6 +36,8 @@ pub mod annotations {
     pub const WAITING: &str = "joiner.dev/waiting";
     /// Dollars per hour that were agreed, for people.
     pub const PRICE: &str = "joiner.dev/price";
+    /// Label of a node: what it cost when it was bought, in dollars per hour, where eks-node-viewer looks for it.
+    pub const INSTANCE_PRICE: &str = "eks-node-viewer/instance-price";
     /// When every pod is gone at the latest.
     pub const TERMINATION_TIMESTAMP: &str = "karpenter.sh/nodeclaim-termination-timestamp";
     /// `"true"` on a node or machine: leave it alone.

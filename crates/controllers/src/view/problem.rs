@@ -334,6 +334,8 @@ impl World {
         // Node affinity can ask for the name as for a label.
         let mut own = node.labels.clone();
         own.insert(labels::NAME_FIELD.into(), node.name.clone());
+        // For people only: no pod asks for it, and it would tell nodes apart that are alike.
+        own.remove(annotations::INSTANCE_PRICE);
         let label = |key: &str| node.labels.get(key).cloned().unwrap_or_else(|| "".into());
         let limits = self.csi_nodes.get(&PodKey {
             namespace: "".into(),
