@@ -64,7 +64,7 @@ pub(crate) struct PlanArgs {
     /// What to print.
     #[arg(short, long, value_enum, default_value_t)]
     pub(crate) output: Format,
-    /// Go on improving for so long instead of counting steps, such as 500ms.
+    /// Improve for at most so long instead of counting steps, such as 500ms; ends earlier when nothing can be gained.
     #[arg(long, value_name = "TIME", conflicts_with = "steps")]
     pub(crate) time_limit: Option<SignedDuration>,
     /// Solve so often and report the median time.
