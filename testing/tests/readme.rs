@@ -89,7 +89,10 @@ fn blocks(line: &str) -> bool {
 #[test]
 fn blocks_of_the_readme_and_the_guides_can_be_pasted_as_they_stand() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let mut pages = vec![root.join("README.md"), root.join("docs/reference/problem.md")];
+    let mut pages = vec![
+        root.join("README.md"),
+        root.join("docs/reference/problem.md"),
+    ];
     for entry in fs::read_dir(root.join("docs/guides")).unwrap() {
         pages.push(entry.unwrap().path());
     }

@@ -1,7 +1,7 @@
 //! What is spent, and what would have been: kept event by event. A running machine is billed at today's price, as spot
 //! markets do it, whatever it cost when it was bought.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
@@ -33,6 +33,8 @@ struct Inner {
     least: NanoSeconds,
     nodes_bought: u32,
     most_nodes: usize,
+    /// Machines that the cloud has announced it will take back.
+    announced: BTreeSet<MachineId>,
 }
 
 impl Inner {
@@ -98,7 +100,10 @@ impl Books {
             CloudEvent::Gone { id, .. } => {
                 books.machines.remove(id);
             }
-            CloudEvent::Booted(_) | CloudEvent::Announced(_) | CloudEvent::Terminating(_) => return,
+            CloudEvent::Announced(id) => {
+                books.announced.insert(id.clone());
+            }
+            CloudEvent::Booted(_) | CloudEvent::Terminating(_) => return,
         }
         books.compare();
     }
@@ -119,6 +124,11 @@ impl Books {
     pub(crate) fn rate(&self) -> Money {
         let books = self.lock();
         books.rate(books.machines.values())
+    }
+
+    /// Whether the cloud has announced that it takes a machine back.
+    pub(crate) fn announced(&self, id: &str) -> bool {
+        self.lock().announced.contains(&MachineId(id.into()))
     }
 
     /// Whether the bound was worked out longer ago than this.

@@ -24,6 +24,7 @@ const GATHER: Duration = Duration::from_secs(2);
 /// Why a machine went that nothing else explains.
 const BY_USER: &str = "Deleted by a user";
 const INTERRUPTED: &str = "Interrupted";
+const NOT_STARTED: &str = "Not started";
 
 /// Where the story goes.
 pub(crate) trait Audience: Send {
@@ -175,7 +176,11 @@ impl Narrator {
         }
         let leaving = claim.pointer("/metadata/deletionTimestamp").is_some();
         if leaving && !std::mem::replace(&mut told.leaving, true) {
-            let (why, said) = why(claim, self.interrupted.contains(&name));
+            let id = text(claim, "/status/providerID");
+            let books = self.books.as_ref();
+            let interrupted =
+                self.interrupted.contains(&name) || books.is_some_and(|books| books.announced(id));
+            let (why, said) = why(claim, interrupted);
             *self.counts.nodes_removed.entry(why).or_default() += 1;
             self.note(Verb::Remove, &name, &said);
         }
@@ -277,9 +282,13 @@ fn why(claim: &Value, interrupted: bool) -> (String, String) {
         ),
         None if interrupted => (
             INTERRUPTED.to_owned(),
-            "Interrupted: the cloud takes it back".to_owned(),
+            format!("{INTERRUPTED}: the cloud takes it back"),
         ),
-        None => (BY_USER.to_owned(), "deleted by a user".to_owned()),
+        None if !condition(claim, "Initialized") => (
+            NOT_STARTED.to_owned(),
+            format!("{NOT_STARTED}: the cloud did not provide it in time"),
+        ),
+        None => (BY_USER.to_owned(), BY_USER.to_owned()),
     }
 }
 
