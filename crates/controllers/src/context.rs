@@ -158,6 +158,8 @@ pub struct Context {
     pub served: Served,
     /// What users are told.
     pub events: Events,
+    /// What was logged last, where the same would be logged again and again.
+    pub said: crate::said::Said,
     /// What is counted.
     pub metrics: Metrics,
     /// How to behave.

@@ -33,6 +33,7 @@ pub mod operator;
 pub mod operators;
 mod provision;
 pub mod record;
+pub mod said;
 pub mod upkeep;
 pub mod view;
 

@@ -12,6 +12,7 @@
 mod budgets;
 mod candidate;
 mod consolidate;
+mod explain;
 mod forced;
 mod market;
 mod rebalance;
@@ -22,14 +23,14 @@ mod worth;
 use std::collections::BTreeMap;
 
 use self::budgets::{Budgets, PodBudgets};
-use self::candidate::{Candidate, Elsewhere, Standing};
+use self::candidate::Candidate;
 use self::settle::Settled;
 use self::trial::{Trial, Trials};
 use crate::money::Money;
 use crate::name::Name;
 use crate::pack::{Options, Readings};
-use crate::plan::{Kept, Plan, Reason, Removal};
-use crate::problem::{ConsolidationPolicy, DisruptionReason, Problem};
+use crate::plan::{Plan, Removal};
+use crate::problem::{DisruptionReason, Problem};
 
 /// Why each node that goes goes, by its index.
 type Causes = BTreeMap<u32, DisruptionReason>;
@@ -77,60 +78,15 @@ fn render(problem: &Problem, standings: &[Candidate], causes: &Causes, trial: Tr
         let node = &problem.nodes[candidate.node as usize];
         let price = node.price.unwrap_or_default() + problem.settings.node_surcharge;
         let after: Money = shares.get(&candidate.node).copied().unwrap_or_default();
-        if let Some(cause) = causes.get(&candidate.node) {
-            let detail = match cause {
-                DisruptionReason::Drifted => node.drifted.clone().unwrap_or_default(),
-                DisruptionReason::Expired => "it is older than its pool allows".to_owned(),
-                DisruptionReason::Empty => "no pod needs it".to_owned(),
-                DisruptionReason::Underutilized => {
-                    let moved = format!("its {} pods run elsewhere", candidate.pods);
-                    match told.get(&candidate.node) {
-                        Some(told) => format!("{told}; {moved}"),
-                        None => moved,
-                    }
-                }
-            };
-            plan.removals.push(Removal {
-                node: node.name.clone(),
-                cause: *cause,
-                reason: Reason::Disrupted {
-                    cause: *cause,
-                    before: price,
-                    after,
-                    detail,
-                },
-            });
+        let Some(cause) = causes.get(&candidate.node) else {
+            plan.kept.push(explain::kept(problem, candidate));
             continue;
-        }
-        let (because, until) = match &candidate.standing {
-            Standing::Free => {
-                let pool = &problem.pools[candidate.pool];
-                let balanced = pool.disruption.policy == ConsolidationPolicy::Balanced;
-                let because = match candidate.elsewhere {
-                    Elsewhere::Cost(cost) if balanced && cost < price => format!(
-                        "it costs {price} an hour, its pods elsewhere {cost}: too little for pool {}, which is Balanced, \
-                         to move them",
-                        pool.name
-                    ),
-                    Elsewhere::Cost(cost) if cost < price => format!(
-                        "it costs {price} an hour, its pods elsewhere {cost}: too little to move them for"
-                    ),
-                    Elsewhere::Cost(cost) => {
-                        format!("it costs {price} an hour, its pods elsewhere {cost}")
-                    }
-                    Elsewhere::Nowhere | Elsewhere::Unknown => {
-                        "its pods have no other place".to_owned()
-                    }
-                };
-                (because, None)
-            }
-            Standing::Held { because, until } => (because.clone(), *until),
         };
-        plan.kept.push(Kept {
+        let told = told.get(&candidate.node);
+        plan.removals.push(Removal {
             node: node.name.clone(),
-            reason: Reason::Kept { because },
-            until,
-            eligible: candidate.eligible,
+            cause: *cause,
+            reason: explain::removal(node, *cause, candidate.pods, (price, after), told),
         });
     }
     plan

@@ -59,7 +59,7 @@ pub(crate) enum Command {
     Prices(PricesArgs),
     /// Show what would be rendered from an object, without a cluster.
     Render(RenderArgs),
-    /// Run whole worlds in virtual time, with faults, and check that nothing goes wrong that must not.
+    /// Simulate whole clusters in virtual time, with faults, and audit every change.
     Simulate(SimulateArgs),
 }
 

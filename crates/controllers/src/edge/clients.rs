@@ -88,9 +88,9 @@ impl WriteError {
     /// Says in the log what of an object was not written.
     pub fn log(&self, object: &Key, what: &'static str) {
         if self.outpaced() {
-            debug!(%object, what, error = %self, "has changed meanwhile");
+            debug!(%object, what, error = %self, "object has changed; it is read again");
         } else {
-            warn!(%object, what, error = %self, "was not written");
+            warn!(%object, what, error = %self, "object could not be written");
         }
     }
 

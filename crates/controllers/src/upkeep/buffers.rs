@@ -160,7 +160,7 @@ async fn write(
         return;
     };
     if let Err(error) = dialect.write_buffer(buffer, status, conditions).await {
-        warn!(buffer = %buffer.key, %error, "the status of a buffer was not written");
+        warn!(buffer = %buffer.key, %error, "status of the CapacityBuffer could not be written");
     }
 }
 

@@ -345,6 +345,8 @@ impl World {
         // Node affinity can ask for the name as for a label.
         let mut own = node.labels.clone();
         own.insert(labels::NAME_FIELD.into(), node.name.clone());
+        // For people only: no pod asks for it, and it would tell nodes apart that are alike.
+        own.remove(annotations::INSTANCE_PRICE);
         let label = |key: &str| node.labels.get(key).cloned().unwrap_or_else(|| "".into());
         let limits = self.csi_nodes.get(&PodKey {
             namespace: "".into(),
@@ -509,6 +511,17 @@ fn fill(
 
 /// What a machine costs now: as its catalogue says, else as was agreed.
 pub(crate) fn price(machine: &MachineRecord, terms: &Terms) -> Option<Money> {
+    let name = machine
+        .pool
+        .as_ref()
+        .and_then(|pool| terms.pool_catalogs.get(pool))
+        .cloned()
+        .unwrap_or_else(|| machine.class.catalog());
+    listed_price(machine, terms.catalogs.get(&name).map(AsRef::as_ref))
+}
+
+/// The same by one catalogue.
+pub(crate) fn listed_price(machine: &MachineRecord, catalog: Option<&Catalog>) -> Option<Money> {
     let label = |key: &str| {
         machine
             .labels
@@ -516,13 +529,7 @@ pub(crate) fn price(machine: &MachineRecord, terms: &Terms) -> Option<Money> {
             .map(AsRef::as_ref)
             .unwrap_or_default()
     };
-    let name = machine
-        .pool
-        .as_ref()
-        .and_then(|pool| terms.pool_catalogs.get(pool))
-        .cloned()
-        .unwrap_or_else(|| machine.class.catalog());
-    let listed = terms.catalogs.get(&name).and_then(|catalog| {
+    let listed = catalog.and_then(|catalog| {
         let own = catalog
             .types
             .iter()

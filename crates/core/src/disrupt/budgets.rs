@@ -94,7 +94,7 @@ impl Budgets {
             let budget = &self.pools[pool];
             let until = budget.allowed.get(&reason).and_then(|most| most.1);
             let because = format!(
-                "the budgets of pool {} let no more nodes go as {reason}",
+                "Disruption budget of NodePool {} is exhausted (reason {reason})",
                 budget.name
             );
             return Err((because, until));
@@ -217,7 +217,7 @@ impl<'p> PodBudgets<'p> {
             let holding = self.holding(pod);
             if holding.len() > 1 {
                 return Err(format!(
-                    "pod {} has more than one disruption budget, so it cannot be evicted",
+                    "pod {} is covered by more than one PodDisruptionBudget and cannot be evicted",
                     pod.name
                 ));
             }
@@ -244,7 +244,7 @@ impl<'p> PodBudgets<'p> {
             if self.left[*index] < *count {
                 let budget = &self.problem.pod_disruption_budgets[*index];
                 return Err(format!(
-                    "disruption budget {}/{} lets no more of its pods go",
+                    "PodDisruptionBudget {}/{} allows no more disruptions",
                     budget.namespace, budget.name
                 ));
             }

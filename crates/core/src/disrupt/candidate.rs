@@ -4,6 +4,7 @@
 
 use jiff::Timestamp;
 
+use super::explain::Obstacle;
 use super::market::Markets;
 use super::settle::Settled;
 use crate::money::Money;
@@ -71,6 +72,8 @@ pub(super) struct Candidate {
     pub(super) empty: bool,
     /// What its pods would cost elsewhere.
     pub(super) elsewhere: Elsewhere,
+    /// The rule by which it had to stay, if it was tried without it.
+    pub(super) obstacle: Option<Obstacle>,
     /// Why it may go, budgets and prices aside.
     pub(super) eligible: Option<DisruptionReason>,
 }
@@ -125,6 +128,7 @@ pub(super) fn standings(problem: &Problem, settled: &Settled<'_>) -> Vec<Candida
             burden,
             empty,
             elsewhere: Elsewhere::Unknown,
+            obstacle: None,
             eligible,
         });
     }
@@ -135,18 +139,18 @@ pub(super) fn standings(problem: &Problem, settled: &Settled<'_>) -> Vec<Candida
 fn protection(node: &Node, receives: bool) -> Option<Standing> {
     let said = |text: &str| Some(Standing::held(text));
     if node.phase != NodePhase::Ready {
-        return said("it is not in use yet");
+        return said("node is not initialized yet");
     }
     if node.do_not_disrupt {
-        return said("it carries karpenter.sh/do-not-disrupt");
+        return said("node has annotation karpenter.sh/do-not-disrupt");
     }
     if node.nominated || receives {
-        return said("it is meant for a pod that waits");
+        return said("reserved for a pending pod");
     }
     let pinned = node.pods.iter().find(|pod| pod.do_not_disrupt);
     pinned.map(|pod| {
         Standing::held(format!(
-            "pod {} carries karpenter.sh/do-not-disrupt",
+            "pod {} has annotation karpenter.sh/do-not-disrupt",
             pod.name
         ))
     })
@@ -157,16 +161,22 @@ fn hold(problem: &Problem, pool: &Pool, node: &Node, empty: bool) -> Option<Stan
     let said = |text: String| Some(Standing::held(text));
     let terms = &pool.disruption;
     if terms.consolidate_after.is_none() {
-        return said(format!("pool {} never consolidates", pool.name));
+        return said(format!(
+            "NodePool {} has consolidation disabled (consolidateAfter: Never)",
+            pool.name
+        ));
     }
     if let Some(until) = quiet_until(problem, pool, node) {
         return Some(Standing::Held {
-            because: "pods came or went a moment ago".to_owned(),
+            because: "pods were added or removed within consolidateAfter".to_owned(),
             until: Some(until),
         });
     }
     if !empty && terms.policy == ConsolidationPolicy::WhenEmpty {
-        return said(format!("pool {} takes away empty nodes only", pool.name));
+        return said(format!(
+            "NodePool {} consolidates empty nodes only (consolidationPolicy: WhenEmpty)",
+            pool.name
+        ));
     }
     None
 }
@@ -176,7 +186,10 @@ fn tied(problem: &Problem, pool: &Pool, node: &Node, empty: bool) -> Option<Stan
     let said = |text: String| Some(Standing::held(text));
     let terms = &pool.disruption;
     if pool.replicas.is_some() {
-        return said(format!("pool {} keeps a fixed number of nodes", pool.name));
+        return said(format!(
+            "NodePool {} keeps a fixed number of nodes (spec.replicas)",
+            pool.name
+        ));
     }
     if empty {
         return None;
@@ -188,12 +201,12 @@ fn tied(problem: &Problem, pool: &Pool, node: &Node, empty: bool) -> Option<Stan
         && grown > now
     {
         return Some(Standing::Held {
-            because: format!("pool {} replaces no node so young", pool.name),
+            because: format!("node is too young to be replaced in NodePool {}", pool.name),
             until: Some(grown),
         });
     }
     if node.price.is_none() {
-        return said("nobody knows what it costs".to_owned());
+        return said("price of the node is unknown".to_owned());
     }
     None
 }

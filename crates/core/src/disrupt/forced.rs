@@ -111,7 +111,7 @@ fn keep(
         if nodes.contains(&candidate.node) {
             causes.remove(&candidate.node);
             give_both_back(trials.problem, budgets, pods, candidate);
-            candidate.standing = Standing::held("its pods have no other place");
+            candidate.standing = Standing::held(super::explain::NO_PLACE);
         }
     }
 }

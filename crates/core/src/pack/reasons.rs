@@ -2,9 +2,10 @@
 
 use crate::labels;
 use crate::name::{Labels, Name};
-use crate::plan::{Reason, Shortfall};
+use crate::plan::{LACKS, Reason, Shortfall};
 use crate::problem::{CapacityType, Host, InstanceType, Offering, Problem, Range};
 use crate::requirements::{Incompatible, Requirements};
+use crate::resources::{described, figure};
 
 use super::assign::Lot;
 use super::compile::Compiled;
@@ -23,7 +24,9 @@ pub(crate) fn no_place(compiled: &Compiled<'_>, class: u32, topology: &Topology)
     let profile = compiled.profile(class);
     let said = profile.invalid.clone().or_else(|| {
         let resource = compiled.classes[class as usize].uncounted.as_ref()?;
-        Some(format!("resource {resource} is one too many to count"))
+        Some(format!(
+            "resource {resource} is not counted: pods request too many different resources"
+        ))
     });
     if let Some(text) = said {
         return Reason::NoMachine {
@@ -56,7 +59,7 @@ pub(crate) fn no_place(compiled: &Compiled<'_>, class: u32, topology: &Topology)
         let near = level.near.first().map(|rule| rule.group);
         let group = refusal.or(near);
         let rule = group.map_or_else(
-            || "rules about other pods leave no domain".to_owned(),
+            || "a rule about other pods".to_owned(),
             |group| compiled.groups.all.get(group).describe(),
         );
         return Reason::NoDomain { rule };
@@ -84,7 +87,7 @@ pub(crate) fn not_packed(compiled: &Compiled<'_>, lot: &Lot, ledger: &Ledger) ->
         };
     }
     let rule = level.near.first().map(|rule| rule.group).map_or_else(
-        || "rules about other pods leave no host".to_owned(),
+        || "a rule about other pods on its node".to_owned(),
         |group| compiled.groups.all.get(group).describe(),
     );
     Reason::NoDomain { rule }
@@ -93,28 +96,44 @@ pub(crate) fn not_packed(compiled: &Compiled<'_>, lot: &Lot, ledger: &Ledger) ->
 fn describe(problem: &Problem, scarce: &Scarce, left: i64) -> String {
     let catalog = |at: &u32| &problem.catalogs[*at as usize];
     match scarce {
-        Scarce::PoolResource(_, name) => format!("{name} (left: {left})"),
-        Scarce::PoolNodes(_) => format!("nodes (left: {left})"),
-        Scarce::PoolCost(_) => {
-            format!("cost (left: {})", crate::money::Money::from_nanos(left))
+        Scarce::PoolResource(pool, name) => {
+            let most = problem.pools[*pool as usize].limits.resources.get(name);
+            let used = figure(name, most.saturating_sub(left));
+            format!("limits.{name} ({used} of {})", figure(name, most))
+        }
+        Scarce::PoolNodes(pool) => {
+            let most = problem.pools[*pool as usize]
+                .limits
+                .nodes
+                .unwrap_or_default();
+            let used = i64::from(most).saturating_sub(left);
+            format!("limits.nodes ({used} of {most})")
+        }
+        Scarce::PoolCost(pool) => {
+            let most = problem.pools[*pool as usize]
+                .limits
+                .cost
+                .unwrap_or_default();
+            let used = most - crate::money::Money::from_nanos(left);
+            format!("limits.cost ({used} of {most} an hour)")
         }
         Scarce::Offering(at, kind, offering) => {
             let one = &catalog(at).types[*kind as usize];
             let offering = &one.offerings[*offering as usize];
             let (zone, way) = (&offering.zone, offering.capacity_type);
-            format!("{} in {zone} as {way} is sold out", one.name)
+            format!("{} as {way} in zone {zone} is sold out", one.name)
         }
         Scarce::Reservation(id) => format!("reservation {id} is used up"),
         Scarce::Stock(name) => format!("stock {name} is sold out"),
-        Scarce::Host(_, host, name) => format!("{name} of host {host} (left: {left})"),
-        Scarce::Quota(quota, name) => format!("{name} of quota {quota} (left: {left})"),
+        Scarce::Host(_, host, name) => format!("host {host} has {} left", described(name, left)),
+        Scarce::Quota(quota, name) => format!("quota {quota} has {} left", described(name, left)),
         Scarce::Range(at, range) => {
             let range = &catalog(at).ranges[*range as usize];
-            format!("no more machines of {} may be made", range.name)
+            format!("no more machines of {} may be created", range.name)
         }
-        Scarce::Nodes => format!("maxNewNodes of this plan (left: {left})"),
+        Scarce::Nodes => format!("maxNewNodes of this plan is reached ({left} left)"),
         Scarce::SpotShare(_, kind, zone) => {
-            format!("spotShare of {kind} in {zone} (left: {left})")
+            format!("spotShare of {kind} in zone {zone} is reached ({left} left)")
         }
     }
 }
@@ -172,18 +191,19 @@ fn shortfall(compiled: &Compiled<'_>, pool: u32, class: u32, level: &Level) -> S
     let held = missed.iter().filter(enough).map(|one| one.name.clone());
     let sold_out: Vec<Name> = held.collect();
     let ended_by = if let Some(taint) = demand.tolerated.refuses(&owner.taints) {
+        let equals = if taint.value.is_empty() { "" } else { "=" };
         format!(
-            "taint {}={}:{} is not tolerated",
+            "pod does not tolerate taint {}{equals}{}:{}",
             taint.key, taint.value, taint.effect
         )
     } else if offered == 0 && !missed.is_empty() {
-        "all of these are sold out".to_owned()
+        "every instance type that the pod could use is sold out".to_owned()
     } else if offered == 0 {
         incompatibility(compiled, pool, level)
     } else if large.is_empty() {
         too_large(compiled, pool, level, requests)
     } else {
-        "rules about other pods".to_owned()
+        "a rule about other pods is in the way".to_owned()
     };
     Shortfall {
         pool: owner.name.clone(),
@@ -320,13 +340,20 @@ fn too_large(compiled: &Compiled<'_>, pool: u32, level: &Level, requests: &Vecto
             let name = compiled.table.name(index);
             let (wanted, most) = (requests.0[index], most.0[index]);
             let slip = if name == crate::resources::CPU && wanted >= ABSURD_CPU_MILLIS {
-                " (a million cores or more: m mistaken for M?)"
+                " (is M written for m?)"
             } else {
                 ""
             };
-            format!("no type has enough {name}: {wanted} wanted, {most} at most{slip}")
+            let wanted = described(name, wanted);
+            match most {
+                0 => format!("needs {wanted}; no instance type offers {name}"),
+                most => format!(
+                    "needs {wanted}; the largest type offers {}{slip}",
+                    figure(name, most)
+                ),
+            }
         }
-        None => "no type has enough of all resources at once".to_owned(),
+        None => "no instance type offers everything the pod requests at once".to_owned(),
     }
 }
 
@@ -334,7 +361,7 @@ fn too_large(compiled: &Compiled<'_>, pool: u32, level: &Level, requests: &Vecto
 fn incompatibility(compiled: &Compiled<'_>, pool: u32, level: &Level) -> String {
     let demand = compiled.demands.get(level.demand);
     let Some(term) = demand.terms.first() else {
-        return "no type met all requirements".to_owned();
+        return "no instance type meets all requirements".to_owned();
     };
     let terms = compiled.pools.iter().find(|one| one.index == pool);
     if let Some(terms) = terms {
@@ -345,13 +372,16 @@ fn incompatibility(compiled: &Compiled<'_>, pool: u32, level: &Level) -> String 
         let known = |key: &str| labels::is_well_known(key) || on_some_type(compiled, key);
         match offered.compatible(term, known) {
             Err(Incompatible::Undefined { key }) => {
-                let error = Incompatible::Undefined { key: key.clone() };
                 return match similar(compiled, &key) {
-                    Some(meant) => format!("{error} (typo of {meant:?}?)"),
-                    None => error.to_string(),
+                    Some(meant) => format!("{LACKS}label {key} (is {meant} meant?)"),
+                    None => format!("{LACKS}label {key}"),
                 };
             }
-            Err(error) => return error.to_string(),
+            Err(Incompatible::Disjoint {
+                key,
+                wanted,
+                offered,
+            }) => return format!("pod requires {key} {wanted}; the NodePool allows {offered}"),
             Ok(()) => {}
         }
     }
@@ -366,10 +396,10 @@ fn incompatibility(compiled: &Compiled<'_>, pool: u32, level: &Level) -> String 
             .admits(&compiled.keys, &rows.iter().copied())
             .is_empty()
         {
-            return format!("no type has {key} {requirement}");
+            return format!("no instance type has {key} {requirement}");
         }
     }
-    format!("no type met all requirements: {term}")
+    format!("no instance type meets all requirements: {term}")
 }
 
 fn single(key: &Name, requirement: &crate::requirement::Requirement) -> Requirements {

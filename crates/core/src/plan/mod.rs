@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 pub use apply::apply;
 pub(crate) use apply::{Aftermath, bought, singles};
 pub use check::{Rule, Violation, check};
+pub(crate) use display::LACKS;
 pub use reason::{Reason, Shortfall};
 
 use crate::money::Money;

@@ -20,8 +20,8 @@ pub(crate) enum StoryArg {
 /// Arguments of `joiner demo`.
 #[derive(Args)]
 #[command(
-    after_help = "With --once the story of a whole day is told in virtual time, within seconds, and the command ends: \
-                  the same seed tells the same story.\n\nExit status: 0 done; 1 the port cannot be had, or the file \
+    after_help = "With --once the story is told in virtual time, 13 hours within seconds, and the command ends: the same \
+                  seed tells the same story. Lines are in colour on a terminal, unless NO_COLOR is set.\n\nExit status: 0 done; 1 the port cannot be had, or the file \
                   not written; 2 wrong usage; 7 something happened that must not."
 )]
 pub(crate) struct DemoArgs {
@@ -34,7 +34,7 @@ pub(crate) struct DemoArgs {
     /// The kubeconfig to write.
     #[arg(long, default_value = "demo.kubeconfig", value_name = "FILE")]
     pub(crate) kubeconfig: PathBuf,
-    /// Seed of every random choice.
+    /// Random seed.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
     /// Tell the story in virtual time, print the summary and end; nothing is served.

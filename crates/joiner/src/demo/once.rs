@@ -1,4 +1,4 @@
-//! The story in virtual time: a whole day within seconds, the same for the same seed.
+//! The story in virtual time: thirteen hours within seconds, the same for the same seed.
 
 use std::io::{self, Write as _};
 use std::time::Duration;
@@ -16,13 +16,13 @@ use crate::failure::Failure;
 use crate::simulate::panics;
 use crate::wiring::EMBEDDED;
 
-/// The terminal, or nobody.
+/// The terminal, or nothing.
 struct Terminal(ReportFormat);
 
 impl Audience for Terminal {
     fn hear(&mut self, line: &str) -> io::Result<()> {
         match self.0 {
-            ReportFormat::Text => writeln!(io::stdout().lock(), "{line}"),
+            ReportFormat::Text => super::Terminal.hear(line),
             ReportFormat::Json => Ok(()),
         }
     }
@@ -94,10 +94,11 @@ async fn play(
     let auditor = Auditor::new(options);
     let mut stage = Stage::set(seed, None, settings, Some(&auditor)).map_err(refused)?;
     let Some(thoughts) = stage.thoughts.take() else {
-        return Err(Failure::Demo("nobody thinks".to_owned()));
+        return Err(Failure::Demo("there is no planner to listen to".to_owned()));
     };
     let pace = Pace::DAY;
-    let mut narrator = Narrator::new(stage.api(), thoughts, pace.chapter / 3);
+    let mut narrator =
+        Narrator::new(stage.api(), thoughts, pace.chapter / 3).with(stage.books.clone());
     for chapter in &CHAPTERS {
         narrator
             .say(audience, &format!("== {}", chapter.title))
@@ -152,11 +153,9 @@ mod tests {
         let (summary, lines) = heard(1);
         let says = |what: &str| lines.iter().any(|line| line.contains(what));
         assert!(says("cheapest of"), "a reason for a purchase: {lines:#?}");
-        assert!(says("is drained: Interrupted"), "{lines:#?}");
-        assert!(
-            says("is drained: Underutilized") || says("is drained: Empty"),
-            "{lines:#?}"
-        );
+        for what in ["notice", "replace", "remove", "gone", "Interrupted"] {
+            assert!(says(what), "{what}: {lines:#?}");
+        }
         assert!(summary.counts.most_pods >= 40, "{summary:?}");
         assert!(summary.counts.pods_moved > 0, "{summary:?}");
         let sum = &summary.sum;
@@ -169,5 +168,34 @@ mod tests {
         let (again, same) = heard(1);
         assert_eq!((&summary, &lines), (&again, &same));
         assert_ne!(summary.hash, heard(2).0.hash);
+    }
+
+    /// What `joiner demo --once --seed 1` prints. After a change that is meant: `joiner demo --once --seed 1 > FILE`.
+    #[test]
+    fn the_story_of_seed_1_reads_as_it_is_documented() {
+        let (summary, lines) = heard(1);
+        let mut told = Vec::new();
+        for line in lines {
+            super::super::write(&mut told, &line).unwrap();
+        }
+        summary.tell(&mut told).unwrap();
+        let told = String::from_utf8(told).unwrap();
+        assert_eq!(told, include_str!("once/seed-1.txt"));
+    }
+
+    #[test]
+    fn spot_that_triples_is_left_for_something_cheaper() {
+        let (_, lines) = heard(1);
+        let chapter = lines
+            .iter()
+            .skip_while(|line| !line.contains("three times as much"));
+        let chapter: Vec<&String> = chapter
+            .skip(1)
+            .take_while(|line| !line.contains(" == "))
+            .collect();
+        let replaced = chapter
+            .iter()
+            .any(|line| line.contains(" replace ") && line.contains(" an hour instead of $"));
+        assert!(replaced, "{chapter:#?}");
     }
 }

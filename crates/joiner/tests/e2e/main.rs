@@ -32,6 +32,7 @@ mod neighbours;
 mod ns;
 mod outage;
 mod proxmox;
+mod readme;
 mod redfish;
 mod replacement;
 mod scale;
@@ -50,6 +51,7 @@ fn main() {
         kt_install::tests(),
         kt_market::tests(),
         kt_mock::tests(),
+        readme::tests(),
         proxmox::tests(),
         ns::tests(),
         redfish::tests(),

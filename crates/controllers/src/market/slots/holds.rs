@@ -116,7 +116,9 @@ async fn look(context: &Context) {
             }
             // What was seen is out of date: the next look sees more.
             Err(WriteError::Conflict(_) | WriteError::Gone(_) | WriteError::NotLeader) => {}
-            Err(error) => warn!(class = %record.key, %error, "its finalizer was not written"),
+            Err(error) => {
+                warn!(class = %record.key, %error, "finalizer of the node class could not be written")
+            }
         }
     }
 }

@@ -68,7 +68,9 @@ impl Classes {
             .await
             {
                 Ok(()) => self.note(record, said),
-                Err(error) => warn!(class = %record.key, %error, "its status was not written"),
+                Err(error) => {
+                    warn!(class = %record.key, %error, "status of the node class could not be written")
+                }
             }
         }
     }

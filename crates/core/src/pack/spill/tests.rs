@@ -169,7 +169,7 @@ fn a_spread_places_as_many_as_a_zone_that_is_sold_out_allows() {
     let Reason::Limit { limit, .. } = &plan.unplaced[0].reason else {
         panic!("{:?}", plan.unplaced)
     };
-    assert_eq!(limit, "c4 in a as on-demand is sold out");
+    assert_eq!(limit, "c4 as on-demand in zone a is sold out");
 }
 
 #[test]
