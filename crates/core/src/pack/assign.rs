@@ -6,23 +6,24 @@
 //! one class that may all use the same columns. If packing runs out of something scarce, pods are assigned once more
 //! with what it taught ([`Quotas`]).
 
-mod company;
+mod host_affinity;
+mod lot_limits;
 pub(crate) mod mix;
-mod quotas;
 #[cfg(test)]
 mod tests;
+pub(crate) mod topology;
 
-use super::bits::Bits;
-use super::caps;
-use super::compile::{Compiled, Run};
-use super::nodes::Host;
-use super::profile::Level;
-use super::scenario::Scenario;
-use super::sets::{NOTHING, Sets};
-use super::topology::Topology;
-use super::vector::Vector;
+use crate::pack::assign::topology::Topology;
+use crate::pack::compile::Compiled;
+use crate::pack::compile::caps;
+use crate::pack::compile::column_sets::{NOTHING, Sets};
+use crate::pack::compile::nodes::Host;
+use crate::pack::compile::profile::Level;
+use crate::pack::dense::bits::Bits;
+use crate::pack::dense::vector::Vector;
+use crate::pack::scenario::{Queue, Scenario};
 
-pub(crate) use quotas::Quotas;
+pub(crate) use lot_limits::Quotas;
 
 /// Any cell will do.
 pub(crate) const ANYWHERE: u32 = u32::MAX;
@@ -50,16 +51,6 @@ pub(crate) struct Event {
     pub(crate) class: u32,
     pub(crate) level: u32,
     pub(crate) place: Place,
-}
-
-/// Pods of one class that wait.
-#[derive(Clone, Debug)]
-pub(crate) struct Queue {
-    pub(crate) class: u32,
-    pub(crate) runs: Vec<Run>,
-    pub(crate) count: u32,
-    /// They run somewhere now.
-    pub(crate) running: bool,
 }
 
 /// Pods of one class whose turn it is.
@@ -126,9 +117,9 @@ pub(crate) struct Assigner<'a, 'p> {
     /// Hosts whose pods look for another place.
     removed: &'a Bits,
     out: Assignment,
-    lot_index: super::intern::FixedMap<(u32, u32, u32), u32>,
+    lot_index: crate::pack::dense::intern::FixedMap<(u32, u32, u32), u32>,
     /// Cheapest share of a machine by class, level, cell and tier of pools.
-    shares: super::intern::FixedMap<(u32, u32, u32, usize), (u32, i64)>,
+    shares: crate::pack::dense::intern::FixedMap<(u32, u32, u32, usize), (u32, i64)>,
     buys: bool,
     /// Less important pods have not had their turn yet.
     others_come: bool,
@@ -170,8 +161,8 @@ impl<'a, 'p> Assigner<'a, 'p> {
                 surplus: Vec::new(),
                 topology: Topology::new(compiled, removed),
             },
-            lot_index: super::intern::FixedMap::default(),
-            shares: super::intern::FixedMap::default(),
+            lot_index: crate::pack::dense::intern::FixedMap::default(),
+            shares: crate::pack::dense::intern::FixedMap::default(),
             buys: scenario.buys,
             others_come: false,
             running: false,
@@ -246,7 +237,8 @@ impl<'a, 'p> Assigner<'a, 'p> {
 
     fn seeks(&self, level: &Level) -> bool {
         level.rules.iter().any(|rule| {
-            self.compiled.groups.all.get(rule.group).kind == super::groups::Kind::Affinity
+            self.compiled.groups.all.get(rule.group).kind
+                == crate::pack::compile::groups::Kind::Affinity
         })
     }
 
@@ -575,7 +567,8 @@ impl<'a, 'p> Assigner<'a, 'p> {
         let mut set = set;
         let mut uncounted: Vec<u32> = Vec::new();
         for group in &compiled.profile(class).matched {
-            let super::groups::Kind::Spread { filter, .. } = compiled.groups.all.get(*group).kind
+            let crate::pack::compile::groups::Kind::Spread { filter, .. } =
+                compiled.groups.all.get(*group).kind
             else {
                 continue;
             };

@@ -1,21 +1,20 @@
 //! What every plan for the same pods costs at least.
 
-mod made;
+mod custom;
+mod spread;
 
 use std::borrow::Cow;
 
 use crate::money::Money;
-
-use super::appraisal::{Appraisal, SCARCE_COPIES};
-use super::assign::{Assignment, Lot};
-use super::bins::{Bin, Context, Packing};
-use super::compile::Compiled;
-use super::evenly;
-use super::fluid::Prices;
-use super::generate::{self, Market};
-use super::intern::FixedMap;
-use super::scenario::Scenario;
-use super::sets::{NOTHING, Sets};
+use crate::pack::assign::{Assignment, Lot};
+use crate::pack::compile::Compiled;
+use crate::pack::compile::column_sets::{NOTHING, Sets};
+use crate::pack::dense::intern::FixedMap;
+use crate::pack::packing::{Bin, Context, Packing};
+use crate::pack::scenario::Scenario;
+use crate::pack::strategy::column_generation::{self, Market};
+use crate::pack::value::appraisal::{Appraisal, SCARCE_COPIES};
+use crate::pack::value::machine_prices::Prices;
 
 /// How much work a bound is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +54,7 @@ pub(crate) fn lower_bound(
     // A domain that sells no more machines holds no spread back: pods may then all be in the others.
     let open = compiled.hosts.is_empty() && !compiled.supply.limited();
     let lots = if effort == Effort::Thorough && open {
-        evenly::confined(compiled, &mut sets, &assignment.topology, lots)
+        spread::confined(compiled, &mut sets, &assignment.topology, lots)
     } else {
         lots
     };
@@ -80,14 +79,14 @@ pub(crate) fn lower_bound(
     total -= scarce_bargains(&context, &appraisal);
     let fixed = compiled.makes.is_empty();
     if !fixed {
-        total = made::hold(&context, &appraisal, total);
+        total = custom::hold(&context, &appraisal, total);
     }
     let whole =
         effort == Effort::Thorough && !compiled.supply.limited() && hosts.is_empty() && fixed;
     if whole {
         let market = known.market;
         let market = market.and_then(|market| by_class(market, assignment, &lots));
-        let fillings = generate::bound(&context, market);
+        let fillings = column_generation::bound(&context, market);
         let mut shaped = appraisal.clone();
         let prices = match known.prices {
             Some(prices) if prices.cover(&shaped) => Some(Cow::Borrowed(prices)),
@@ -162,7 +161,7 @@ fn placed(
                 class: queue.class,
                 level: level as u32,
                 set,
-                cell: super::assign::ANYWHERE,
+                cell: crate::pack::assign::ANYWHERE,
                 count: queue.count - gone,
             });
         }
@@ -183,7 +182,7 @@ fn by_class(market: &Market, assignment: &Assignment, lots: &[Lot]) -> Option<Ve
 }
 
 /// What the few machines that were left out when values were set may carry beyond their price. Of what is made to
-/// measure not only these sizes can be had: [`made`] judges it.
+/// measure not only these sizes can be had: [`custom`] judges it.
 fn scarce_bargains(context: &Context<'_, '_>, appraisal: &Appraisal) -> f64 {
     let mut by_counter: std::collections::BTreeMap<u32, f64> = std::collections::BTreeMap::new();
     for (potential, index) in &appraisal.bargains {

@@ -1,25 +1,41 @@
 //! A problem in dense form: numbers instead of names, sets of bits instead of comparisons, made once and solved often.
 
-use crate::labels;
+pub(crate) mod caps;
+pub(crate) mod column_sets;
+pub(crate) mod columns;
+pub(crate) mod custom;
+pub(crate) mod demand;
+pub(crate) mod drain;
+pub(crate) mod groups;
+pub(crate) mod labels;
+pub(crate) mod min_values;
+pub(crate) mod nodes;
+pub(crate) mod offers;
+pub(crate) mod profile;
+pub(crate) mod sizing;
+pub(crate) mod supply;
+pub(crate) mod tie_break;
+pub(crate) mod variants;
+
+use crate::labels::HOSTNAME;
 use crate::name::Name;
+use crate::pack::compile::columns::Column;
+use crate::pack::compile::custom::Makes;
+use crate::pack::compile::demand::Demand;
+use crate::pack::compile::groups::{Groups, Kind};
+use crate::pack::compile::labels::Keys;
+use crate::pack::compile::min_values::Choices;
+use crate::pack::compile::nodes::Host;
+use crate::pack::compile::offers::{Market, Offer, PoolTerms};
+use crate::pack::compile::profile::{Profile, Profiler, Shape};
+use crate::pack::compile::supply::Supply;
+use crate::pack::compile::tie_break::Trifle;
+use crate::pack::dense::bits::Bits;
+use crate::pack::dense::intern::{FixedMap, Interner};
+use crate::pack::dense::vector::{Table, Vector};
 use crate::plan::{Home, PodRef};
 use crate::problem::{Pod, Problem};
 use crate::taints::Effect;
-
-use super::bits::Bits;
-use super::choice::Choices;
-use super::columns::{self, Column};
-use super::demand::Demand;
-use super::groups::{Groups, Kind};
-use super::intern::{FixedMap, Interner};
-use super::labels::Keys;
-use super::ledger::Supply;
-use super::made::Makes;
-use super::nodes::{self, Host};
-use super::offers::{Market, Offer, PoolTerms};
-use super::profile::{Profile, Profiler, Shape};
-use super::trifle::Trifle;
-use super::vector::{Table, Vector};
 
 /// Pods that are alike, size included.
 #[derive(Clone, Debug)]
@@ -318,10 +334,7 @@ fn topology_keys(keys: &Keys, groups: &Groups) -> Vec<u32> {
         .collect();
     found.sort_unstable();
     found.dedup();
-    debug_assert!(
-        keys.find(labels::HOSTNAME)
-            .is_none_or(|id| !found.contains(&id))
-    );
+    debug_assert!(keys.find(HOSTNAME).is_none_or(|id| !found.contains(&id)));
     found
 }
 

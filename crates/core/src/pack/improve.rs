@@ -4,19 +4,23 @@
 //! machines are taken more often, and an attempt ends as soon as what it has bought, with what its other pods are
 //! worth, comes to more than what was there before.
 
-use super::appraisal::Appraisal;
-use super::bins::{Bin, Context, Packing};
-use super::caps;
-use super::dice::Dice;
-use super::filler::{Empty, Filler};
-use super::fluid::{self, Prices};
-use super::generate::Market;
-use super::intern::FixedMap;
-use super::ledger::Ledger;
-use super::redeal::{self, Hand};
-use super::sets::NOTHING;
-use super::stock::{Filling, Stock, Taste};
-use super::vector::{Lead, lead_fits};
+pub(crate) mod redistribute;
+pub(crate) mod resize;
+
+use crate::pack::compile::caps;
+use crate::pack::compile::column_sets::NOTHING;
+use crate::pack::compile::supply::Ledger;
+use crate::pack::dense::intern::FixedMap;
+use crate::pack::dense::seeded::Dice;
+use crate::pack::dense::vector::{Lead, lead_fits};
+use crate::pack::fill::exact::{Empty, Filler};
+use crate::pack::fill::greedy::{Filling, Stock, Taste};
+use crate::pack::packing::{Bin, Context, Packing};
+use crate::pack::strategy::column_generation::Market;
+use crate::pack::value::appraisal::Appraisal;
+use crate::pack::value::machine_prices::{self, Prices};
+
+use self::redistribute::Hand;
 
 /// Machines taken away in one attempt, at least.
 const MACHINES: usize = 2;
@@ -139,14 +143,14 @@ impl Improver {
         }
         // Where fillings of whole machines are known, those are better.
         let several = packing.bins.len() >= FEW_MACHINES;
-        let dealing = (!filled && several && redeal::is_apt(context)).then(|| {
-            if fluid::are_few(&counts) {
+        let dealing = (!filled && several && redistribute::is_apt(context)).then(|| {
+            if machine_prices::are_few(&counts) {
                 &DEALING_FEW
             } else {
                 &DEALING_MANY
             }
         });
-        let alike = redeal::are_alike(context, 0..counts.len() as u32);
+        let alike = redistribute::are_alike(context, 0..counts.len() as u32);
         let dealt = dealing.filter(|_| alike);
         let prices = dealt.and_then(|_| Prices::find(context, &counts, &appraisal));
         if let Some(prices) = &prices {

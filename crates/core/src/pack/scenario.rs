@@ -1,12 +1,21 @@
 //! The question that is asked of a compiled problem: which nodes go, which may receive, who waits.
 
+use crate::pack::compile::drain::clings;
+use crate::pack::compile::{Compiled, Run};
+use crate::pack::dense::bits::Bits;
+use crate::pack::dense::vector::{CPU, MEMORY};
 use crate::plan::Home;
-use crate::problem::{Pod, PodDisruptionBudget, Problem};
+use crate::problem::Problem;
 
-use super::assign::Queue;
-use super::bits::Bits;
-use super::compile::{Compiled, Run};
-use super::vector::{CPU, MEMORY};
+/// Pods of one class that wait.
+#[derive(Clone, Debug)]
+pub(crate) struct Queue {
+    pub(crate) class: u32,
+    pub(crate) runs: Vec<Run>,
+    pub(crate) count: u32,
+    /// They run somewhere now.
+    pub(crate) running: bool,
+}
 
 /// What is asked: as the problem stands, or "and if these nodes were not there?".
 #[derive(Clone, Debug)]
@@ -137,27 +146,6 @@ impl Scenario {
         });
         queues
     }
-}
-
-/// Whether rules about other pods count a pod that is on a node: it is neither on its way out nor does it leave with
-/// the node.
-pub(crate) fn is_counted(problem: &Problem, removed: &Bits, node: usize, pod: &Pod) -> bool {
-    let deleting = problem.nodes[node].deleting;
-    let goes = removed.contains(node) || deleting && !(pod.reschedulable() && clings(problem, pod));
-    !goes && !pod.ending
-}
-
-/// Whether a pod stays on a leaving node for as long as it likes, so that room elsewhere would be bought in vain.
-///
-/// karpenter: pkg/utils/pod/scheduling.go, `IsReschedulable` and pkg/utils/pdb/pdb.go, `IsCurrentlyReschedulable`
-pub(crate) fn clings(problem: &Problem, pod: &Pod) -> bool {
-    let held = |budget: &PodDisruptionBudget| {
-        let selector = budget.selector.as_ref();
-        budget.never
-            && budget.namespace == pod.spec.namespace
-            && selector.is_some_and(|selector| selector.matches(&pod.spec.labels))
-    };
-    pod.do_not_disrupt || problem.pod_disruption_budgets.iter().any(held)
 }
 
 #[cfg(test)]

@@ -4,10 +4,11 @@
 //! what is left over has to be bought. Here every node takes, again and again, the pod that is most like the room it
 //! has left, in size and shape.
 
-use super::{Assigner, Turn};
 use crate::pack::compile::Compiled;
+use crate::pack::dense::vector::Vector;
 use crate::pack::scenario::Scenario;
-use crate::pack::vector::Vector;
+
+use super::{Assigner, Turn};
 
 /// Nodes times kinds of pods up to which all of them are compared.
 const MOST: usize = 1 << 14;
@@ -88,7 +89,7 @@ fn likeness(requests: &Vector, room: &Vector, whole: &Vector) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pack::vector::vector;
+    use crate::pack::dense::vector::vector;
 
     #[test]
     fn large_pods_of_the_shape_of_what_is_left_come_first() {

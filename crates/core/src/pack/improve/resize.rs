@@ -1,0 +1,356 @@
+//! The last step of packing: machines made to measure are cut to their pods, and what that frees is used.
+//!
+//! While packing only some sizes are looked at, and each machine counts as large as the next of them. Here every machine
+//! counts as large as it will be.
+
+use crate::pack::compile::caps;
+use crate::pack::compile::column_sets::NOTHING;
+use crate::pack::compile::custom::Exact;
+use crate::pack::compile::supply::{Ledger, Uses};
+use crate::pack::dense::vector::Vector;
+use crate::pack::packing::{Bin, Context, Packing};
+
+/// How many machines are cut to see whether they would be cheaper.
+const MOST_LOOKS: usize = 8_000;
+/// How many for pods that have none.
+const LAST_LOOKS: usize = 50_000;
+
+/// What is bought for a bin.
+#[derive(Clone)]
+struct Bought {
+    column: u32,
+    cost: i64,
+    uses: Uses,
+}
+
+/// Cuts the machines of a packing; it can be read afterwards, and not be packed any further.
+pub(crate) fn tailor(context: &mut Context<'_, '_>, packing: &mut Packing) {
+    let mut tailor = cut(context, packing);
+    tailor.exchange_all(packing);
+    tailor.rearrange(packing);
+    tailor.serve_the_rest(packing);
+}
+
+/// The same, with every pod left where it is.
+pub(crate) fn cut<'t, 'a, 'p>(
+    context: &'t mut Context<'a, 'p>,
+    packing: &mut Packing,
+) -> Tailor<'t, 'a, 'p> {
+    let mut tailor = Tailor {
+        bought: Vec::with_capacity(packing.bins.len()),
+        context,
+        looks: MOST_LOOKS,
+    };
+    tailor.cut_all(packing);
+    tailor
+}
+
+/// Packings while machines are cut.
+pub(crate) struct Tailor<'t, 'a, 'p> {
+    context: &'t mut Context<'a, 'p>,
+    /// By bin.
+    bought: Vec<Bought>,
+    /// How many more machines may be cut to see what they cost.
+    looks: usize,
+}
+
+impl Tailor<'_, '_, '_> {
+    fn cut_all(&mut self, packing: &mut Packing) {
+        let compiled = self.context.compiled;
+        for bin in &packing.bins {
+            let column = &compiled.columns[bin.column as usize];
+            let make = compiled.makes.of(bin.column);
+            let exact = make.and_then(|make| compiled.cut(make, &bin.load));
+            let (cost, uses) = match exact {
+                Some(exact) => (exact.cost, exact.uses),
+                None => (column.cost, column.uses.clone()),
+            };
+            packing.ledger.give(&column.uses);
+            packing.ledger.take(&uses);
+            packing.cost += cost - column.cost;
+            let column = bin.column;
+            self.bought.push(Bought { column, cost, uses });
+        }
+    }
+
+    /// Gives every bin what is cheapest for it by exact prices.
+    fn exchange_all(&mut self, packing: &mut Packing) {
+        for index in 0..packing.bins.len() {
+            let old = self.bought[index].clone();
+            let bin = &packing.bins[index];
+            let best = self.cheapest(&packing.ledger, bin.set, &bin.load, Some(&old.uses));
+            if let Some(best) = best.filter(|best| best.cost < old.cost) {
+                self.replace(packing, index, best);
+            }
+        }
+    }
+
+    /// What is cheapest for a load, with what is given back for it.
+    fn cheapest(
+        &mut self,
+        ledger: &Ledger,
+        set: u32,
+        load: &Vector,
+        back: Option<&Uses>,
+    ) -> Option<Bought> {
+        let compiled = self.context.compiled;
+        self.looks = self.looks.saturating_sub(compiled.makes.all.len());
+        let none = Uses::new();
+        let back = back.unwrap_or(&none);
+        let sets = &self.context.sets;
+        let fixed = sets.list(set).iter().copied().find(|index| {
+            let column = &compiled.columns[*index as usize];
+            compiled.makes.of(*index).is_none()
+                && load.fits(&column.room)
+                && ledger.can_swap(back, &column.uses)
+                && sets.diverse(compiled, set, *index, load)
+        });
+        let fixed = fixed.map(|index| {
+            let column = &compiled.columns[index as usize];
+            Bought {
+                column: index,
+                cost: column.cost,
+                uses: column.uses.clone(),
+            }
+        });
+        let made = (0..compiled.makes.all.len() as u32).filter_map(|make| {
+            let (column, exact) = self.made(make, set, load)?;
+            let can = ledger.can_swap(back, &exact.uses);
+            (can && sets.diverse(compiled, set, column, load)).then_some(Bought {
+                column,
+                cost: exact.cost,
+                uses: exact.uses,
+            })
+        });
+        made.chain(fixed).min_by_key(|one| (one.cost, one.column))
+    }
+
+    /// A machine of a make for a load, and the smallest of its columns that holds it.
+    fn made(&self, make: u32, set: u32, load: &Vector) -> Option<(u32, Exact)> {
+        let compiled = self.context.compiled;
+        let columns = &compiled.makes.all[make as usize].columns;
+        let allowed = |column: &u32| self.context.sets.contains(set, *column);
+        if !columns.iter().any(allowed) {
+            return None;
+        }
+        let holds = |column: &&u32| load.fits(&compiled.columns[**column as usize].room);
+        let column = *columns.iter().find(holds)?;
+        Some((column, compiled.cut(make, load)?))
+    }
+
+    fn replace(&mut self, packing: &mut Packing, index: usize, new: Bought) {
+        let old = &self.bought[index];
+        packing.ledger.give(&old.uses);
+        packing.ledger.take(&new.uses);
+        packing.cost += new.cost - old.cost;
+        packing.bins[index].column = new.column;
+        self.bought[index] = new;
+    }
+
+    /// Makes one machine of two, or moves pods from one to the other, where that costs less.
+    fn rearrange(&mut self, packing: &mut Packing) {
+        let mut first = 0;
+        while first < packing.bins.len() && self.looks > 0 {
+            let others = 0..packing.bins.len();
+            let mut others = others.filter(|other| *other != first);
+            let better = others.any(|second| self.join(packing, first, second))
+                || (0..packing.bins.len()).any(|second| self.shift(packing, first, second));
+            if better {
+                first = 0;
+            } else {
+                first += 1;
+            }
+        }
+    }
+
+    fn join(&mut self, packing: &mut Packing, first: usize, second: usize) -> bool {
+        let mut pods = packing.bins[first].pods.to_vec();
+        for (lot, count) in &packing.bins[second].pods {
+            add(&mut pods, *lot, *count);
+        }
+        let Some(both) = self.assemble(&pods) else {
+            return false;
+        };
+        self.exchange(packing, &[first, second], vec![both])
+    }
+
+    /// Moves pods of one kind to another machine, or to one of their own where `to` is where they are.
+    fn shift(&mut self, packing: &mut Packing, from: usize, to: usize) -> bool {
+        let pods = packing.bins[from].pods.to_vec();
+        if pods.iter().any(|(lot, _)| self.context.is_near(*lot)) {
+            return false;
+        }
+        for (lot, count) in &pods {
+            let mut counts = vec![1, *count];
+            counts.dedup();
+            for moved in counts {
+                let mut rest = pods.clone();
+                rest.retain_mut(|(own, left)| {
+                    if own == lot {
+                        *left -= moved;
+                    }
+                    *left > 0
+                });
+                if rest.is_empty() {
+                    continue;
+                }
+                let mut there = if from == to {
+                    Vec::new()
+                } else {
+                    packing.bins[to].pods.to_vec()
+                };
+                add(&mut there, *lot, moved);
+                let (Some(rest), Some(there)) = (self.assemble(&rest), self.assemble(&there))
+                else {
+                    continue;
+                };
+                let old: &[usize] = if from == to { &[from] } else { &[from, to] };
+                if self.exchange(packing, old, vec![rest, there]) {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// A bin with these pods, if they bear each other.
+    fn assemble(&mut self, pods: &[(u32, u32)]) -> Option<Bin> {
+        let compiled = self.context.compiled;
+        let (first, _) = pods.first()?;
+        let mut bin = empty(self.context.lots[*first as usize].set);
+        for (lot, count) in pods {
+            let set = self.context.lots[*lot as usize].set;
+            bin.set = self.context.sets.meet(compiled, bin.set, set);
+            let own = &self.context.level(*lot).caps;
+            if bin.set == NOTHING || caps::room(&bin.caps, own) < *count {
+                return None;
+            }
+            for cap in own {
+                caps::hold(&mut bin.caps, *cap, *count);
+            }
+            let requests = self.context.requests(*lot);
+            bin.load.add(&requests.times(i64::from(*count)));
+            bin.pods.push((*lot, *count));
+        }
+        Some(bin)
+    }
+
+    /// Puts new bins in the place of old ones, if they cost less together.
+    fn exchange(&mut self, packing: &mut Packing, old: &[usize], new: Vec<Bin>) -> bool {
+        let mut ledger = packing.ledger.clone();
+        let mut saved = 0;
+        for index in old {
+            ledger.give(&self.bought[*index].uses);
+            saved += self.bought[*index].cost;
+        }
+        let mut bought = Vec::with_capacity(new.len());
+        for bin in &new {
+            let Some(best) = self.cheapest(&ledger, bin.set, &bin.load, None) else {
+                return false;
+            };
+            saved -= best.cost;
+            if saved <= 0 {
+                return false;
+            }
+            ledger.take(&best.uses);
+            bought.push(best);
+        }
+        packing.ledger = ledger;
+        packing.cost -= saved;
+        let mut old = old.to_vec();
+        old.sort_unstable();
+        for index in old.into_iter().rev() {
+            packing.bins.swap_remove(index);
+            self.bought.swap_remove(index);
+        }
+        for (mut bin, best) in new.into_iter().zip(bought) {
+            bin.column = best.column;
+            packing.bins.push(bin);
+            self.bought.push(best);
+        }
+        true
+    }
+
+    /// Pods for which nothing was left find room in what the others do not need.
+    fn serve_the_rest(&mut self, packing: &mut Packing) {
+        self.looks = LAST_LOOKS;
+        for lot in self.context.by_size() {
+            if self.context.is_near(lot) {
+                continue;
+            }
+            while packing.left[lot as usize] > 0 && self.looks > 0 {
+                if !self.enlarge_one(packing, lot) && !self.open_one(packing, lot) {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Puts a pod into the machine that gets dearer by the least.
+    fn enlarge_one(&mut self, packing: &mut Packing, lot: u32) -> bool {
+        let compiled = self.context.compiled;
+        let mut best: Option<(i64, usize, Bought)> = None;
+        for index in 0..packing.bins.len() {
+            let bin = &packing.bins[index];
+            let load = bin.load.plus(self.context.requests(lot));
+            let bears = self.context.may_use(lot, bin.column)
+                && caps::room(&bin.caps, &self.context.level(lot).caps) > 0;
+            if !bears {
+                continue;
+            }
+            let set = self.context.lots[lot as usize].set;
+            let set = self.context.sets.meet(compiled, bin.set, set);
+            let Bought { uses, cost, .. } = self.bought[index].clone();
+            let new = self.cheapest(&packing.ledger, set, &load, Some(&uses));
+            let Some(new) = new else { continue };
+            let more = new.cost - cost;
+            if best.as_ref().is_none_or(|(least, ..)| more < *least) {
+                best = Some((more, index, new));
+            }
+        }
+        let Some((_, index, new)) = best else {
+            return false;
+        };
+        self.replace(packing, index, new);
+        self.context.put(packing, index, lot, 1);
+        true
+    }
+
+    fn open_one(&mut self, packing: &mut Packing, lot: u32) -> bool {
+        let set = self.context.lots[lot as usize].set;
+        let load = *self.context.requests(lot);
+        if set == NOTHING {
+            return false;
+        }
+        let Some(new) = self.cheapest(&packing.ledger, set, &load, None) else {
+            return false;
+        };
+        packing.ledger.take(&new.uses);
+        packing.cost += new.cost;
+        packing.bins.push(Bin {
+            column: new.column,
+            ..empty(set)
+        });
+        self.bought.push(new);
+        self.context.put(packing, packing.bins.len() - 1, lot, 1);
+        true
+    }
+}
+
+fn add(pods: &mut Vec<(u32, u32)>, lot: u32, count: u32) {
+    match pods.iter_mut().find(|(known, _)| *known == lot) {
+        Some((_, present)) => *present += count,
+        None => pods.push((lot, count)),
+    }
+}
+
+/// A bin without pods and without a machine.
+fn empty(set: u32) -> Bin {
+    Bin {
+        set,
+        column: 0,
+        load: Vector::ZERO,
+        caps: caps::HostCaps::new(),
+        pods: smallvec::SmallVec::new(),
+    }
+}

@@ -1,0 +1,390 @@
+//! Strategies compete; the cheapest plan that places the most pods wins.
+
+mod reassign;
+pub(crate) mod score;
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use crate::pack::assign::{Assignment, Dealing, Lot, mix};
+use crate::pack::bound::{self, Effort, Known};
+use crate::pack::compile::Compiled;
+use crate::pack::compile::column_sets::Sets;
+use crate::pack::compile::supply::Ledger;
+use crate::pack::fill::greedy::Taste;
+use crate::pack::improve::Improver;
+use crate::pack::improve::resize;
+use crate::pack::output::bind_order;
+use crate::pack::output::{alternatives, render};
+use crate::pack::packing::{Context, Packing};
+use crate::pack::scenario::Scenario;
+use crate::pack::strategy::Strategy;
+use crate::pack::strategy::best_fit;
+use crate::pack::strategy::column_generation::{self, Market};
+use crate::plan::Plan;
+
+use self::score::{merit, standing};
+
+/// How hard to look for a cheaper plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Attempts at improvement after the first valid plan: other ways to pack first, then a local search, one attempt a
+    /// step. Zero for the first valid plan; more never make the plan worse.
+    pub steps: u64,
+    /// Of the only randomness there is.
+    pub seed: u64,
+    /// Workers; the plan does not depend on it.
+    pub threads: usize,
+}
+
+/// Chosen so that five thousand pods take a tenth of a second on one core.
+const DEFAULT_STEPS: u64 = 300;
+
+/// Attempts of the local search between two looks at the clock, for callers who have one.
+const ATTEMPTS: u64 = 16;
+
+/// So few lots that every way to pack them takes little time.
+const FEW_LOTS: usize = 512;
+/// So many lots that all ways to mix large and small pods come to the same.
+const MANY_LOTS: usize = 2048;
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            steps: DEFAULT_STEPS,
+            seed: 0,
+            threads: 1,
+        }
+    }
+}
+
+/// A packing and the sets its numbers refer to.
+struct Candidate {
+    packing: Packing,
+    sets: Sets,
+    market: Option<Market>,
+}
+
+/// A search that can be stopped between rounds. Plans only get cheaper.
+pub(crate) struct Anytime<'a, 'p> {
+    compiled: &'a Compiled<'p>,
+    scenario: Scenario,
+    options: Options,
+    assignment: Assignment,
+    ledger: Ledger,
+    best: Candidate,
+    /// The first packing, if pods of it may lose their turn: what comes after may lose more of them.
+    first: Option<Candidate>,
+    improver: Option<Improver>,
+    /// What is known of the worth of pods beyond their size.
+    market: Option<Market>,
+    /// Steps done.
+    steps: u64,
+}
+
+impl<'a, 'p> Anytime<'a, 'p> {
+    /// Finds a first valid plan.
+    pub(crate) fn new(compiled: &'a Compiled<'p>, scenario: &Scenario, options: &Options) -> Self {
+        let plain = Self::dealt(compiled, scenario, options, Dealing::InTurn);
+        let settled = plain.assignment.lots.is_empty();
+        if settled || options.steps == 0 || !mix::is_worthwhile(compiled, scenario) {
+            return plain;
+        }
+        let mixed = Self::dealt(compiled, scenario, options, Dealing::Mixed);
+        if mixed.merit() < plain.merit() {
+            mixed
+        } else {
+            plain
+        }
+    }
+
+    fn dealt(
+        compiled: &'a Compiled<'p>,
+        scenario: &Scenario,
+        options: &Options,
+        dealing: Dealing,
+    ) -> Self {
+        let mut sets = Sets::new(compiled);
+        let mut ledger = compiled.supply.ledger();
+        let (mut assignment, mut packing) =
+            reassign::settle(compiled, &mut sets, scenario, dealing, &ledger);
+        while let Some(narrower) = over_share(compiled, &packing, &ledger) {
+            ledger = narrower;
+            (assignment, packing) =
+                reassign::settle(compiled, &mut sets, scenario, dealing, &ledger);
+        }
+        let plain = sets.clone();
+        let mut search = Anytime {
+            compiled,
+            scenario: scenario.clone(),
+            options: options.clone(),
+            assignment,
+            ledger,
+            best: Candidate {
+                packing,
+                sets,
+                market: None,
+            },
+            market: None,
+            first: None,
+            improver: None,
+            steps: 0,
+        };
+        // What an autoscaler without a plan does is the least to be expected, and takes next to no time.
+        let (lots, ledger) = (&search.assignment.lots, &search.ledger);
+        let plainest = attempt(compiled, lots, ledger, plain, Strategy::Cheapest, &[]);
+        search.consider(plainest);
+        search
+    }
+
+    /// Does some steps of improvement; false when the budget is spent or nothing can be gained.
+    pub(crate) fn improve(&mut self) -> bool {
+        let left = self.options.steps - self.steps;
+        if left == 0 || self.assignment.lots.is_empty() {
+            return false;
+        }
+        if self.steps == 0 {
+            self.steps += self.compete(left);
+            return true;
+        }
+        let done = self.improver.as_ref().is_some_and(Improver::is_done);
+        let improvable = !self.best.packing.bins.is_empty() && !done;
+        if improvable {
+            let attempts = left.min(ATTEMPTS);
+            self.search(attempts);
+            self.steps += attempts;
+        }
+        improvable
+    }
+
+    /// Looks for a cheaper packing near the best one.
+    fn search(&mut self, attempts: u64) {
+        let limited = self.compiled.problem.settings.spot_share.is_some();
+        let Candidate { packing, sets, .. } = &mut self.best;
+        let mut context = Context {
+            compiled: self.compiled,
+            sets,
+            lots: &self.assignment.lots,
+            ledger: &self.ledger,
+        };
+        let seed = self.options.seed;
+        let improver = self
+            .improver
+            .get_or_insert_with(|| Improver::new(&context, packing, seed, self.market.as_ref()));
+        for _ in 0..attempts {
+            if !limited {
+                improver.attempt(&mut context, packing);
+                continue;
+            }
+            // A share is of the machines there are in the end: fewer of them may be too few for it.
+            let before = (improver.clone(), packing.clone());
+            improver.attempt(&mut context, packing);
+            if over_share(self.compiled, packing, &self.ledger).is_some() {
+                (*improver, *packing) = before;
+                improver.pass();
+            }
+        }
+    }
+
+    /// The best plan so far.
+    pub(crate) fn plan(&self) -> Plan {
+        let (plan, lost) = self.rendered(&self.best);
+        let first = self.first.as_ref().filter(|_| lost > 0);
+        // Pods that lose their turn may make the cheaper packing the worse one.
+        let Some(first) = first else { return plan };
+        let (other, _) = self.rendered(first);
+        if standing(self.compiled, &other) < standing(self.compiled, &plan) {
+            return other;
+        }
+        plan
+    }
+
+    /// A packing as a plan that can be bound, and how many pods found no turn to be bound.
+    fn rendered(&self, candidate: &Candidate) -> (Plan, usize) {
+        let (compiled, scenario) = (self.compiled, &self.scenario);
+        let packing = &*self.tailored(candidate);
+        let effort = if self.options.steps == 0 {
+            Effort::Quick
+        } else {
+            Effort::Thorough
+        };
+        let known = Known {
+            market: self.market.as_ref(),
+            prices: self.improver.as_ref().and_then(Improver::prices),
+        };
+        let bound =
+            bound::lower_bound(compiled, scenario, &self.assignment, packing, effort, known);
+        let (mut plan, columns) = render::plan(compiled, &self.assignment, packing, bound);
+        let poor = alternatives::unreplaceable(compiled, &plan);
+        let unsure = self.assignment.needs_rehearsal(compiled, &packing.left) || !poor.is_empty();
+        let lost = if unsure {
+            bind_order::settle(compiled, scenario, &mut plan, &columns, poor)
+        } else {
+            0
+        };
+        (plan, lost)
+    }
+
+    /// A packing whose machines made to measure have the size that they will have.
+    fn tailored<'c>(&self, candidate: &'c Candidate) -> Cow<'c, Packing> {
+        if self.compiled.makes.is_empty() {
+            return Cow::Borrowed(&candidate.packing);
+        }
+        let mut sets = candidate.sets.clone();
+        let mut context = Context {
+            compiled: self.compiled,
+            sets: &mut sets,
+            lots: &self.assignment.lots,
+            ledger: &self.ledger,
+        };
+        let mut packing = candidate.packing.clone();
+        resize::tailor(&mut context, &mut packing);
+        if over_share(self.compiled, &packing, &self.ledger).is_some() {
+            // Fewer machines were too few for the share.
+            packing = candidate.packing.clone();
+            resize::cut(&mut context, &mut packing);
+        }
+        Cow::Owned(packing)
+    }
+
+    /// Ways to pack that suit the problem, the most promising first.
+    fn strategies(&mut self) -> Vec<Strategy> {
+        let lots = &self.assignment.lots;
+        let counts: Vec<u32> = lots.iter().map(|lot| lot.count).collect();
+        let context = Context {
+            compiled: self.compiled,
+            sets: &mut self.best.sets,
+            lots,
+            ledger: &self.ledger,
+        };
+        let machines = self.best.packing.bins.len() as u64;
+        let apart = best_fit::hosts_needed(&context, &counts);
+        let crowded = apart * 2 > machines;
+        let few = lots.len() <= FEW_LOTS;
+        let mut strategies = Vec::new();
+        if crowded {
+            strategies.push(Strategy::BestFit);
+        }
+        // Where hosts are what is scarce, many machines are filled to compare and few are worth it. Of many pods that
+        // may go anywhere, mixtures fill machines better.
+        let many = lots.len() > MANY_LOTS && apart == 0;
+        if few || !(crowded || many) {
+            strategies.push(Strategy::Patterns(Taste::Large));
+        }
+        if few || apart == 0 {
+            strategies.push(Strategy::Patterns(Taste::Mixed));
+            if lots.len() <= MANY_LOTS {
+                strategies.push(Strategy::Patterns(Taste::Even));
+            }
+        }
+        // It learns from those before it.
+        if lots.len() <= column_generation::MAX_LOTS {
+            strategies.push(Strategy::Generate);
+        }
+        strategies.push(Strategy::OneForAll);
+        if self.compiled.supply.limited() {
+            strategies.push(Strategy::FewNodes);
+        }
+        strategies
+    }
+
+    /// Packs in other ways, at most so many; returns how many it were.
+    fn compete(&mut self, most: u64) -> u64 {
+        let mut strategies = self.strategies();
+        strategies.truncate(usize::try_from(most).unwrap_or(usize::MAX));
+        let learner = strategies
+            .iter()
+            .position(|strategy| *strategy == Strategy::Generate);
+        let mut independent = strategies.clone();
+        independent.retain(|strategy| *strategy != Strategy::Generate);
+        let sets = &self.best.sets;
+        let run = |strategy: Strategy, others: &[&Packing]| {
+            let (lots, ledger) = (&self.assignment.lots, &self.ledger);
+            attempt(self.compiled, lots, ledger, sets.clone(), strategy, others)
+        };
+        let mut found: Vec<Candidate> = if self.options.threads > 1 {
+            use rayon::prelude::*;
+            let all = independent.par_iter();
+            all.map(|strategy| run(*strategy, &[])).collect()
+        } else {
+            let all = independent.iter();
+            all.map(|strategy| run(*strategy, &[])).collect()
+        };
+        if let Some(position) = learner {
+            // Only from those before it, so that more steps change nothing of what fewer find.
+            let others = found.iter().take(position).map(|one| &one.packing);
+            let others: Vec<&Packing> = others.collect();
+            let candidate = run(Strategy::Generate, &others);
+            found.push(candidate);
+        }
+        for mut candidate in found {
+            self.market = candidate.market.take().or_else(|| self.market.take());
+            self.consider(candidate);
+        }
+        strategies.len() as u64
+    }
+
+    /// Of the best packing so far.
+    fn merit(&self) -> (Vec<(i32, u32)>, i64, usize) {
+        merit(self.compiled, &self.assignment, &self.best.packing, &[])
+    }
+
+    fn consider(&mut self, candidate: Candidate) {
+        let valid = over_share(self.compiled, &candidate.packing, &self.ledger).is_none();
+        let new = merit(self.compiled, &self.assignment, &candidate.packing, &[]);
+        if valid && new < self.merit() {
+            let old = std::mem::replace(&mut self.best, candidate);
+            let unsure = self
+                .assignment
+                .needs_rehearsal(self.compiled, &old.packing.left);
+            if unsure && self.first.is_none() {
+                self.first = Some(old);
+            }
+        }
+    }
+}
+
+fn attempt(
+    compiled: &Compiled<'_>,
+    lots: &[Lot],
+    ledger: &Ledger,
+    mut sets: Sets,
+    strategy: Strategy,
+    others: &[&Packing],
+) -> Candidate {
+    let mut context = Context {
+        compiled,
+        sets: &mut sets,
+        lots,
+        ledger,
+    };
+    let (packing, market) = strategy.pack(&mut context, others);
+    Candidate {
+        packing,
+        sets,
+        market,
+    }
+}
+
+/// A ledger that holds spot offerings to their share, if a packing exceeds it.
+fn over_share(compiled: &Compiled<'_>, packing: &Packing, ledger: &Ledger) -> Option<Ledger> {
+    let percent = compiled.problem.settings.spot_share?;
+    let most = (packing.bins.len() as i64 * i64::from(percent) / 100).max(1);
+    let mut counts: BTreeMap<u32, i64> = BTreeMap::new();
+    let spot: Vec<u32> = compiled.supply.spot().collect();
+    for bin in &packing.bins {
+        for (counter, _) in &compiled.columns[bin.column as usize].uses {
+            if spot.binary_search(counter).is_ok() {
+                *counts.entry(*counter).or_insert(0) += 1;
+            }
+        }
+    }
+    if counts.values().all(|count| *count <= most) {
+        return None;
+    }
+    let mut narrower = ledger.clone();
+    for counter in spot {
+        narrower.set(counter, most);
+    }
+    Some(narrower)
+}
