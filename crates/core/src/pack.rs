@@ -56,8 +56,8 @@ mod value;
 use crate::plan::Plan;
 use crate::problem::Problem;
 
-pub(crate) use compile::drain::clings;
-pub(crate) use preferences::Readings;
+pub(crate) use compile::drain::blocks_drain;
+pub(crate) use preferences::Relaxations;
 pub(crate) use scenario::Scenario;
 pub use search::Options;
 
@@ -68,10 +68,10 @@ pub fn solve(problem: &Problem, options: &Options) -> Plan {
 
 /// The same for a caller with a clock: improves for as long as it says so, or until nothing can be gained.
 pub fn solve_while(problem: &Problem, options: &Options, mut go_on: impl FnMut() -> bool) -> Plan {
-    replan::looked_after(problem, &[], options, &mut go_on)
+    replan::planned(problem, &[], options, &mut go_on)
 }
 
 /// The cheapest plan in which no pod comes to one of these nodes.
 pub(crate) fn solve_closing(problem: &Problem, closed: &[u32], options: &Options) -> Plan {
-    replan::looked_after(problem, closed, options, &mut || true)
+    replan::planned(problem, closed, options, &mut || true)
 }

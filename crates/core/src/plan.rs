@@ -58,7 +58,7 @@ pub struct Purchase {
     /// Reservation that it draws from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reservation: Option<Name>,
-    /// Host that it is cut from, if made to measure.
+    /// Host that it is cut from, if of custom size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<Name>,
     /// Dollars per hour.
@@ -76,7 +76,7 @@ pub struct Launch {
     /// What to buy when that is sold out, best first; all hold the same pods.
     #[serde(default)]
     pub alternatives: Arc<[Purchase]>,
-    /// What the machine has; for one made to measure, what it must have.
+    /// What the machine has; for one of custom size, what it must have.
     pub capacity: Resources,
     /// What its pods and daemons request.
     pub requests: Resources,

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use crate::pack::assign::Lot;
 use crate::pack::compile::Compiled;
-use crate::pack::compile::caps::{self, HostCaps};
+use crate::pack::compile::caps::{self, HeldCaps};
 use crate::pack::compile::column_sets::{NOTHING, Sets};
 use crate::pack::compile::profile::Level;
 use crate::pack::compile::supply::Ledger;
@@ -17,7 +17,7 @@ pub(crate) struct Bin {
     pub(crate) set: u32,
     pub(crate) column: u32,
     pub(crate) load: Vector,
-    pub(crate) caps: HostCaps,
+    pub(crate) caps: HeldCaps,
     /// Lots and how many pods of each.
     pub(crate) pods: SmallVec<[(u32, u32); 6]>,
 }
@@ -65,8 +65,8 @@ impl Context<'_, '_> {
     }
 
     /// Whether a lot's pods must share a host with others.
-    pub(crate) fn is_near(&self, lot: u32) -> bool {
-        !self.level(lot).near.is_empty()
+    pub(crate) fn has_host_affinity(&self, lot: u32) -> bool {
+        !self.level(lot).host_affinity.is_empty()
     }
 
     /// How many pods of a lot a bin takes in its present column.
@@ -88,14 +88,14 @@ impl Context<'_, '_> {
             requests.copies_in(&room.minus(&bin.load))
         };
         let most = most.min(u32::try_from(copies).unwrap_or(u32::MAX));
-        self.replaceable(bin, lot, most)
+        self.meets_min_values(bin, lot, most)
     }
 
-    /// How many of `most` pods of a lot a bin takes before the choice that its pool asks for is gone.
-    pub(crate) fn replaceable(&mut self, bin: &Bin, lot: u32, most: u32) -> u32 {
+    /// How many of `most` pods of a lot a bin takes before its pool's `minValues` are not met any more.
+    pub(crate) fn meets_min_values(&mut self, bin: &Bin, lot: u32, most: u32) -> u32 {
         let compiled = self.compiled;
         let pool = compiled.columns[bin.column as usize].pool;
-        if most == 0 || !compiled.choices.asks(pool) {
+        if most == 0 || !compiled.min_values.asks(pool) {
             return most;
         }
         let set = self
@@ -104,7 +104,7 @@ impl Context<'_, '_> {
         let requests = *self.requests(lot);
         let suffices = |count: u32| {
             let load = bin.load.plus(&requests.times(i64::from(count)));
-            self.sets.diverse(compiled, set, bin.column, &load)
+            self.sets.meets_min_values(compiled, set, bin.column, &load)
         };
         let (mut low, mut high) = (0, most);
         while low < high {
@@ -130,7 +130,7 @@ impl Context<'_, '_> {
             set,
             column,
             load: Vector::ZERO,
-            caps: HostCaps::new(),
+            caps: HeldCaps::new(),
             pods: SmallVec::new(),
         });
         Some(packing.bins.len() - 1)

@@ -1,53 +1,54 @@
-//! What wishes may cost: a problem is read with all of them and with fewer, and the dearest reading within the cap wins.
+//! What preferences may cost: the problem is compiled with all of them and with fewer, and the first of these plans
+//! within the cap wins.
 
 use crate::pack::compile::Compiled;
 use crate::pack::scenario::Scenario;
-use crate::pack::search::score::missing;
+use crate::pack::search::score::Missing;
 use crate::pack::search::{Anytime, Options};
 use crate::plan::{Launch, Plan};
 use crate::problem::{PodSpec, PreferencePolicy, Problem, WhenUnsatisfiable};
 use crate::taints::Effect;
 
-/// Weight from which a wish is still heard when all of them together cost too much, before none is.
+/// Weight from which a preference is still respected when all of them together cost too much, before none is.
 const HEAVY: i32 = 50;
 
-/// The same problem with nobody's wishes heard, if any are.
-pub(crate) fn unheard(problem: &Problem) -> Option<Problem> {
-    let heard = problem.settings.preferences == PreferencePolicy::Respect;
-    (heard && has_wishes(problem)).then(|| {
-        let mut unheard = problem.clone();
-        unheard.settings.preferences = PreferencePolicy::Ignore;
-        unheard
+/// The same problem with all preferences ignored, if any are respected now.
+pub(crate) fn ignoring(problem: &Problem) -> Option<Problem> {
+    let respected = problem.settings.preferences == PreferencePolicy::Respect;
+    (respected && has_preferences(problem)).then(|| {
+        let mut ignoring = problem.clone();
+        ignoring.settings.preferences = PreferencePolicy::Ignore;
+        ignoring
     })
 }
 
-/// A problem with all wishes of its pods and, where a cap bounds what they may cost, with fewer of them.
+/// A problem with all preferences of its pods and, where a cap bounds what they may cost, with fewer of them.
 #[derive(Clone, Debug)]
-pub(crate) struct Readings<'p> {
-    /// With every wish.
+pub(crate) struct Relaxations<'p> {
+    /// With every preference.
     all: Compiled<'p>,
-    /// From many wishes to none; empty if nothing bounds what wishes may cost, or nobody has any.
+    /// From many preferences to none; empty if nothing bounds what preferences may cost, or no pod has any.
     fewer: Vec<Compiled<'p>>,
     /// In percent.
     cap: u32,
 }
 
-impl<'p> Readings<'p> {
+impl<'p> Relaxations<'p> {
     pub(crate) fn of(problem: &'p Problem) -> Self {
         let cap = problem.settings.preference_cap;
-        let bounded = cap.is_some() && has_wishes(problem);
+        let bounded = cap.is_some() && has_preferences(problem);
         let least: &[i32] = if bounded { &[HEAVY, i32::MAX] } else { &[] };
-        Readings {
+        Relaxations {
             all: Compiled::new(problem),
             fewer: least
                 .iter()
-                .map(|least| Compiled::hearing(problem, *least))
+                .map(|least| Compiled::respecting(problem, *least))
                 .collect(),
             cap: cap.unwrap_or_default(),
         }
     }
 
-    /// The problem with every wish.
+    /// The problem with every preference.
     pub(crate) fn compiled(&self) -> &Compiled<'p> {
         &self.all
     }
@@ -63,9 +64,9 @@ impl<'p> Readings<'p> {
         options: &Options,
         mut go_on: impl FnMut() -> bool,
     ) -> Plan {
-        let readings = std::iter::once(&self.all).chain(&self.fewer);
-        let mut searches: Vec<Anytime<'_, 'p>> = readings
-            .map(|reading| Anytime::new(reading, scenario, options))
+        let relaxations = std::iter::once(&self.all).chain(&self.fewer);
+        let mut searches: Vec<Anytime<'_, 'p>> = relaxations
+            .map(|relaxation| Anytime::new(relaxation, scenario, options))
             .collect();
         // In turns, so that what is compared in the end was sought equally hard, whenever the caller stops.
         let mut improving = true;
@@ -80,29 +81,29 @@ impl<'p> Readings<'p> {
         plans.swap_remove(chosen)
     }
 
-    /// The first plan, from all wishes to none, that costs little more than the one without any, and leaves nobody
-    /// without a place for a wish.
+    /// The first plan, from all preferences to none, that costs little more than the one without any, and leaves no pod
+    /// unplaced for the sake of a preference.
     fn affordable(&self, plans: &[Plan]) -> usize {
         let Some((none, wishful)) = plans.split_last() else {
             return 0;
         };
         let most = none.cost + none.cost.percent(self.cap);
-        let missed = missing(&self.all, none);
+        let missed = Missing::of_plan(&self.all, none);
         wishful
             .iter()
-            .position(|plan| plan.cost <= most && missing(&self.all, plan) <= missed)
+            .position(|plan| plan.cost <= most && Missing::of_plan(&self.all, plan) <= missed)
             .unwrap_or(wishful.len())
     }
 
     /// Whether a launch leaves the choice of types that its pool asks for.
-    pub(crate) fn replaceable(&self, launch: &Launch) -> bool {
-        self.all.replaceable(launch)
+    pub(crate) fn meets_min_values(&self, launch: &Launch) -> bool {
+        self.all.meets_min_values(launch)
     }
 }
 
 /// Whether some pod would rather be somewhere than elsewhere.
-fn has_wishes(problem: &Problem) -> bool {
-    let heard = problem.settings.preferences == PreferencePolicy::Respect;
+fn has_preferences(problem: &Problem) -> bool {
+    let respected = problem.settings.preferences == PreferencePolicy::Respect;
     let pools = problem.pools.iter().flat_map(|pool| &pool.taints);
     let nodes = problem.nodes.iter().flat_map(|node| &node.taints);
     let bound = problem.nodes.iter().flat_map(|node| &node.pods);
@@ -110,10 +111,10 @@ fn has_wishes(problem: &Problem) -> bool {
     pools
         .chain(nodes)
         .any(|taint| taint.effect == Effect::PreferNoSchedule)
-        || heard && pods.any(|pod| wishes(&pod.spec))
+        || respected && pods.any(|pod| preferences(&pod.spec))
 }
 
-fn wishes(spec: &PodSpec) -> bool {
+fn preferences(spec: &PodSpec) -> bool {
     let soft = |when| when == WhenUnsatisfiable::ScheduleAnyway;
     !spec.preferred_affinity.is_empty()
         || !spec.preferred_pod_affinity.is_empty()

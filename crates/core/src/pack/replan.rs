@@ -1,76 +1,78 @@
-//! A second look: who found no place may find one when the others have theirs.
+//! Planning again for pods that found no place: they may find one when the others have theirs.
 //!
-//! The plan is carried out in thought and made for those who still wait, until nobody finds a place any more. A plan
-//! that was carried out then leaves nothing to plan.
+//! The plan is simulated as executed, and what it leaves pending is planned for, until no more pods find a place. So
+//! planning again after execution changes nothing.
 
 use std::collections::BTreeMap;
 
 use crate::name::Name;
 use crate::pack::compile::Compiled;
 use crate::pack::output::alternatives;
-use crate::pack::preferences::{Readings, unheard};
+use crate::pack::preferences::{Relaxations, ignoring};
 use crate::pack::scenario::Scenario;
 use crate::pack::search::Options;
-use crate::pack::search::score::{missing, standing};
+use crate::pack::search::score::{Missing, Score};
 use crate::plan::{Aftermath, Placement, Plan, PodRef, stock};
 use crate::problem::Problem;
 
-/// Looks at most. Every one finds places for some; hardly ever do two.
+/// Rounds at most. Every one places some pods; two are hardly ever needed.
 const LOOKS: usize = 8;
 
-/// What machines of the plan are called in thought: no node of a cluster can be called that.
+/// What machines of the plan are called in the simulation: no node of a cluster can be called that.
 const NEW: &str = "(new machine) ";
 
-/// The best plan, and where somebody is left who might have had a place, the best after a second look.
-pub(crate) fn looked_after(
+/// The best plan; where pods are left that might have had a place, the best after planning again for them.
+pub(crate) fn planned(
     problem: &Problem,
     closed: &[u32],
     options: &Options,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Plan {
-    let readings = Readings::of(problem);
-    let compiled = readings.compiled();
+    let relaxations = Relaxations::of(problem);
+    let compiled = relaxations.compiled();
     let asked = Scenario::of(problem).closing_all(closed);
-    let plan = readings.solve_while(&asked, options, &mut *go_on);
-    if !is_hoped_for(compiled, &plan) {
+    let plan = relaxations.solve_while(&asked, options, &mut *go_on);
+    if !may_place_more(compiled, &plan) {
         return plan;
     }
     let mut best = complete(compiled, closed, plan, options, &mut *go_on);
     if options.steps > 0 {
-        // What is cheaper before the second look may be dearer after it, and more steps must not make a plan worse.
+        // What is cheaper before replanning may be dearer after it, and more steps must not make a plan worse.
         let simplest = Options {
             steps: 0,
             ..options.clone()
         };
-        let first = readings.solve(&asked, &simplest);
+        let first = relaxations.solve(&asked, &simplest);
         let first = complete(compiled, closed, first, &simplest, || true);
         let first = complete(compiled, closed, first, options, &mut *go_on);
-        if standing(compiled, &first) < standing(compiled, &best) {
+        if Score::of_plan(compiled, &first) < Score::of_plan(compiled, &best) {
             best = first;
         }
     }
-    let left = is_hoped_for(compiled, &best);
-    if let Some(unheard) = unheard(problem).filter(|_| left) {
-        // Nobody waits for the sake of a wish.
-        let plain = looked_after(&unheard, closed, options, &mut *go_on);
-        if missing(compiled, &plain) < missing(compiled, &best) {
-            // Whoever is left may be lucky where wishes are heard again.
+    let left = may_place_more(compiled, &best);
+    if let Some(ignoring) = ignoring(problem).filter(|_| left) {
+        // No pod waits for the sake of a preference.
+        let plain = planned(&ignoring, closed, options, &mut *go_on);
+        if Missing::of_plan(compiled, &plain) < Missing::of_plan(compiled, &best) {
+            // Pods that are left may find a place where preferences are respected again.
             best = complete(compiled, closed, plain, options, go_on);
         }
     }
     best
 }
 
-/// Whether somebody has no place who might find one with others elsewhere.
-pub(crate) fn is_hoped_for(compiled: &Compiled<'_>, plan: &Plan) -> bool {
+/// Whether a pod without a place might find one with others elsewhere.
+pub(crate) fn may_place_more(compiled: &Compiled<'_>, plan: &Plan) -> bool {
     let mut classes: Vec<u32> = plan.waiting().map(|pod| compiled.class_of(pod)).collect();
     classes.sort_unstable();
     classes.dedup();
-    classes.into_iter().any(|class| hopes(compiled, class))
+    classes
+        .into_iter()
+        .any(|class| may_be_placed(compiled, class))
 }
 
 /// Whether pods depend on where others are, or there are machines or nodes that would hold them.
-fn hopes(compiled: &Compiled<'_>, class: u32) -> bool {
+fn may_be_placed(compiled: &Compiled<'_>, class: u32) -> bool {
     let profile = compiled.profile(class);
     let class = &compiled.classes[class as usize];
     if profile.invalid.is_some() || class.uncounted.is_some() {
@@ -79,14 +81,14 @@ fn hopes(compiled: &Compiled<'_>, class: u32) -> bool {
     profile.anchored
         || profile.levels.last().is_some_and(|level| {
             let mut columns = compiled.demand_columns[level.demand as usize].iter();
-            let mut hosts = compiled.demand_nodes[level.demand as usize].iter();
-            !level.near.is_empty()
+            let mut nodes = compiled.demand_nodes[level.demand as usize].iter();
+            !level.host_affinity.is_empty()
                 || columns.any(|column| class.requests.fits(&compiled.columns[column].room))
-                || hosts.any(|host| class.requests.fits(&compiled.hosts[host].room))
+                || nodes.any(|node| class.requests.fits(&compiled.nodes[node].room))
         })
 }
 
-/// The plan with places for those who find one when it is carried out, but on nodes that are closed.
+/// The plan with places for pods that find one after its execution, but on nodes that are closed.
 pub(crate) fn complete(
     compiled: &Compiled<'_>,
     closed: &[u32],
@@ -95,24 +97,28 @@ pub(crate) fn complete(
     mut go_on: impl FnMut() -> bool,
 ) -> Plan {
     for _ in 0..LOOKS {
-        if plan.placed().next().is_none() || !is_hoped_for(compiled, &plan) {
+        if plan.placed().next().is_none() || !may_place_more(compiled, &plan) {
             break;
         }
-        let after = carried_out(compiled.problem, &plan);
+        let after = executed(compiled.problem, &plan);
         let asked = Scenario::of(&after.problem).closing_all(closed);
-        let asked = leaving_choice(compiled, &plan, asked);
+        let asked = closing_bounded_by_min_values(compiled, &plan, asked);
         let mut decide = |problem: &Problem| {
-            let readings = Readings::of(problem);
-            let late = readings.solve_while(&asked, options, &mut go_on);
+            let relaxations = Relaxations::of(problem);
+            let late = relaxations.solve_while(&asked, options, &mut go_on);
             Some(late).filter(|late| late.placed().next().is_some())
         };
         let late = decide(&after.problem);
-        let late = late.or_else(|| decide(&unheard(&after.problem)?));
+        let late = late.or_else(|| decide(&ignoring(&after.problem)?));
         let Some(late) = late else {
             break;
         };
         let whole = joined(compiled, &plan, late, &after);
-        if !whole.launches.iter().all(|one| compiled.replaceable(one)) {
+        if !whole
+            .launches
+            .iter()
+            .all(|one| compiled.meets_min_values(one))
+        {
             break;
         }
         plan = whole;
@@ -120,8 +126,8 @@ pub(crate) fn complete(
     plan
 }
 
-/// What is left to decide when a plan is carried out, within what bounds the plan as a whole.
-fn carried_out(problem: &Problem, plan: &Plan) -> Aftermath {
+/// What is left to decide when a plan is executed, within what bounds the plan as a whole.
+fn executed(problem: &Problem, plan: &Plan) -> Aftermath {
     let mut after = Aftermath::of(problem, plan, NEW);
     let bought = u32::try_from(plan.launches.len()).unwrap_or(u32::MAX);
     let settings = &mut after.problem.settings;
@@ -134,15 +140,19 @@ fn carried_out(problem: &Problem, plan: &Plan) -> Aftermath {
     after
 }
 
-/// Machines that must leave a choice of types take nobody else before they are bought: the more they carry, the fewer
+/// Machines of pools with `minValues` take no more pods before they are bought: the more they carry, the fewer
 /// types could.
-fn leaving_choice(compiled: &Compiled<'_>, plan: &Plan, asked: Scenario) -> Scenario {
+fn closing_bounded_by_min_values(
+    compiled: &Compiled<'_>,
+    plan: &Plan,
+    asked: Scenario,
+) -> Scenario {
     let nodes = compiled.problem.nodes.len();
     let launches = plan.launches.iter().enumerate();
     let picky = launches.filter(|(_, launch)| {
         let mut pools = compiled.problem.pools.iter();
         let pool = pools.position(|pool| pool.name == launch.pool);
-        pool.is_some_and(|pool| compiled.choices.asks(pool as u32))
+        pool.is_some_and(|pool| compiled.min_values.asks(pool as u32))
     });
     picky.fold(asked, |asked, (index, _)| {
         asked.closing((nodes + index) as u32)

@@ -6,12 +6,12 @@ pub(crate) mod score;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use crate::pack::assign::{Assignment, Dealing, Lot, mix};
+use crate::pack::assign::{Assignment, Lot, NodeFilling, mix};
 use crate::pack::bound::{self, Effort, Known};
 use crate::pack::compile::Compiled;
 use crate::pack::compile::column_sets::Sets;
 use crate::pack::compile::supply::Ledger;
-use crate::pack::fill::greedy::Taste;
+use crate::pack::fill::greedy::PodOrder;
 use crate::pack::improve::Improver;
 use crate::pack::improve::resize;
 use crate::pack::output::bind_order;
@@ -20,10 +20,10 @@ use crate::pack::packing::{Context, Packing};
 use crate::pack::scenario::Scenario;
 use crate::pack::strategy::Strategy;
 use crate::pack::strategy::best_fit;
-use crate::pack::strategy::column_generation::{self, Market};
+use crate::pack::strategy::column_generation::{self, LotValues};
 use crate::plan::Plan;
 
-use self::score::{merit, standing};
+use self::score::Score;
 
 /// How hard to look for a cheaper plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub struct Options {
 /// Chosen so that five thousand pods take a tenth of a second on one core.
 const DEFAULT_STEPS: u64 = 300;
 
-/// Attempts of the local search between two looks at the clock, for callers who have one.
+/// Attempts of the local search between two looks at the clock, for callers that have one.
 const ATTEMPTS: u64 = 16;
 
 /// So few lots that every way to pack them takes little time.
@@ -59,10 +59,10 @@ impl Default for Options {
 }
 
 /// A packing and the sets its numbers refer to.
-struct Candidate {
+struct PackingCandidate {
     packing: Packing,
     sets: Sets,
-    market: Option<Market>,
+    lot_values: Option<LotValues>,
 }
 
 /// A search that can be stopped between rounds. Plans only get cheaper.
@@ -72,12 +72,12 @@ pub(crate) struct Anytime<'a, 'p> {
     options: Options,
     assignment: Assignment,
     ledger: Ledger,
-    best: Candidate,
-    /// The first packing, if pods of it may lose their turn: what comes after may lose more of them.
-    first: Option<Candidate>,
+    best: PackingCandidate,
+    /// The first packing, if pods of it may find no turn to be bound: what comes after may lose more of them.
+    first: Option<PackingCandidate>,
     improver: Option<Improver>,
-    /// What is known of the worth of pods beyond their size.
-    market: Option<Market>,
+    /// What pods are worth as whole pods, where column generation has found it.
+    lot_values: Option<LotValues>,
     /// Steps done.
     steps: u64,
 }
@@ -85,33 +85,33 @@ pub(crate) struct Anytime<'a, 'p> {
 impl<'a, 'p> Anytime<'a, 'p> {
     /// Finds a first valid plan.
     pub(crate) fn new(compiled: &'a Compiled<'p>, scenario: &Scenario, options: &Options) -> Self {
-        let plain = Self::dealt(compiled, scenario, options, Dealing::InTurn);
-        let settled = plain.assignment.lots.is_empty();
-        if settled || options.steps == 0 || !mix::is_worthwhile(compiled, scenario) {
+        let plain = Self::first_plan(compiled, scenario, options, NodeFilling::ByClass);
+        let nothing_to_buy = plain.assignment.lots.is_empty();
+        if nothing_to_buy || options.steps == 0 || !mix::is_worthwhile(compiled, scenario) {
             return plain;
         }
-        let mixed = Self::dealt(compiled, scenario, options, Dealing::Mixed);
-        if mixed.merit() < plain.merit() {
+        let mixed = Self::first_plan(compiled, scenario, options, NodeFilling::Mixed);
+        if mixed.score() < plain.score() {
             mixed
         } else {
             plain
         }
     }
 
-    fn dealt(
+    fn first_plan(
         compiled: &'a Compiled<'p>,
         scenario: &Scenario,
         options: &Options,
-        dealing: Dealing,
+        node_filling: NodeFilling,
     ) -> Self {
         let mut sets = Sets::new(compiled);
         let mut ledger = compiled.supply.ledger();
         let (mut assignment, mut packing) =
-            reassign::settle(compiled, &mut sets, scenario, dealing, &ledger);
+            reassign::assign_and_pack(compiled, &mut sets, scenario, node_filling, &ledger);
         while let Some(narrower) = over_share(compiled, &packing, &ledger) {
             ledger = narrower;
             (assignment, packing) =
-                reassign::settle(compiled, &mut sets, scenario, dealing, &ledger);
+                reassign::assign_and_pack(compiled, &mut sets, scenario, node_filling, &ledger);
         }
         let plain = sets.clone();
         let mut search = Anytime {
@@ -120,12 +120,12 @@ impl<'a, 'p> Anytime<'a, 'p> {
             options: options.clone(),
             assignment,
             ledger,
-            best: Candidate {
+            best: PackingCandidate {
                 packing,
                 sets,
-                market: None,
+                lot_values: None,
             },
-            market: None,
+            lot_values: None,
             first: None,
             improver: None,
             steps: 0,
@@ -160,7 +160,7 @@ impl<'a, 'p> Anytime<'a, 'p> {
     /// Looks for a cheaper packing near the best one.
     fn search(&mut self, attempts: u64) {
         let limited = self.compiled.problem.settings.spot_share.is_some();
-        let Candidate { packing, sets, .. } = &mut self.best;
+        let PackingCandidate { packing, sets, .. } = &mut self.best;
         let mut context = Context {
             compiled: self.compiled,
             sets,
@@ -168,9 +168,9 @@ impl<'a, 'p> Anytime<'a, 'p> {
             ledger: &self.ledger,
         };
         let seed = self.options.seed;
-        let improver = self
-            .improver
-            .get_or_insert_with(|| Improver::new(&context, packing, seed, self.market.as_ref()));
+        let improver = self.improver.get_or_insert_with(|| {
+            Improver::new(&context, packing, seed, self.lot_values.as_ref())
+        });
         for _ in 0..attempts {
             if !limited {
                 improver.attempt(&mut context, packing);
@@ -190,44 +190,47 @@ impl<'a, 'p> Anytime<'a, 'p> {
     pub(crate) fn plan(&self) -> Plan {
         let (plan, lost) = self.rendered(&self.best);
         let first = self.first.as_ref().filter(|_| lost > 0);
-        // Pods that lose their turn may make the cheaper packing the worse one.
+        // Pods that cannot be bound may make the cheaper packing the worse one.
         let Some(first) = first else { return plan };
         let (other, _) = self.rendered(first);
-        if standing(self.compiled, &other) < standing(self.compiled, &plan) {
+        if Score::of_plan(self.compiled, &other) < Score::of_plan(self.compiled, &plan) {
             return other;
         }
         plan
     }
 
     /// A packing as a plan that can be bound, and how many pods found no turn to be bound.
-    fn rendered(&self, candidate: &Candidate) -> (Plan, usize) {
+    fn rendered(&self, candidate: &PackingCandidate) -> (Plan, usize) {
         let (compiled, scenario) = (self.compiled, &self.scenario);
-        let packing = &*self.tailored(candidate);
+        let packing = &*self.resized(candidate);
         let effort = if self.options.steps == 0 {
             Effort::Quick
         } else {
             Effort::Thorough
         };
         let known = Known {
-            market: self.market.as_ref(),
+            lot_values: self.lot_values.as_ref(),
             prices: self.improver.as_ref().and_then(Improver::prices),
         };
         let bound =
             bound::lower_bound(compiled, scenario, &self.assignment, packing, effort, known);
         let (mut plan, columns) = render::plan(compiled, &self.assignment, packing, bound);
-        let poor = alternatives::unreplaceable(compiled, &plan);
-        let unsure = self.assignment.needs_rehearsal(compiled, &packing.left) || !poor.is_empty();
+        let poor = alternatives::below_min_values(compiled, &plan);
+        let unsure = self
+            .assignment
+            .needs_bind_simulation(compiled, &packing.left)
+            || !poor.is_empty();
         let lost = if unsure {
-            bind_order::settle(compiled, scenario, &mut plan, &columns, poor)
+            bind_order::order_bindings(compiled, scenario, &mut plan, &columns, poor)
         } else {
             0
         };
         (plan, lost)
     }
 
-    /// A packing whose machines made to measure have the size that they will have.
-    fn tailored<'c>(&self, candidate: &'c Candidate) -> Cow<'c, Packing> {
-        if self.compiled.makes.is_empty() {
+    /// A packing whose machines of custom size have the size that they will have.
+    fn resized<'c>(&self, candidate: &'c PackingCandidate) -> Cow<'c, Packing> {
+        if self.compiled.custom_types.is_empty() {
             return Cow::Borrowed(&candidate.packing);
         }
         let mut sets = candidate.sets.clone();
@@ -238,11 +241,11 @@ impl<'a, 'p> Anytime<'a, 'p> {
             ledger: &self.ledger,
         };
         let mut packing = candidate.packing.clone();
-        resize::tailor(&mut context, &mut packing);
+        resize::resize(&mut context, &mut packing);
         if over_share(self.compiled, &packing, &self.ledger).is_some() {
             // Fewer machines were too few for the share.
             packing = candidate.packing.clone();
-            resize::cut(&mut context, &mut packing);
+            resize::fitted(&mut context, &mut packing);
         }
         Cow::Owned(packing)
     }
@@ -258,7 +261,7 @@ impl<'a, 'p> Anytime<'a, 'p> {
             ledger: &self.ledger,
         };
         let machines = self.best.packing.bins.len() as u64;
-        let apart = best_fit::hosts_needed(&context, &counts);
+        let apart = best_fit::machines_needed(&context, &counts);
         let crowded = apart * 2 > machines;
         let few = lots.len() <= FEW_LOTS;
         let mut strategies = Vec::new();
@@ -269,17 +272,17 @@ impl<'a, 'p> Anytime<'a, 'p> {
         // may go anywhere, mixtures fill machines better.
         let many = lots.len() > MANY_LOTS && apart == 0;
         if few || !(crowded || many) {
-            strategies.push(Strategy::Patterns(Taste::Large));
+            strategies.push(Strategy::Bargains(PodOrder::Large));
         }
         if few || apart == 0 {
-            strategies.push(Strategy::Patterns(Taste::Mixed));
+            strategies.push(Strategy::Bargains(PodOrder::Mixed));
             if lots.len() <= MANY_LOTS {
-                strategies.push(Strategy::Patterns(Taste::Even));
+                strategies.push(Strategy::Bargains(PodOrder::Even));
             }
         }
         // It learns from those before it.
         if lots.len() <= column_generation::MAX_LOTS {
-            strategies.push(Strategy::Generate);
+            strategies.push(Strategy::ColumnGeneration);
         }
         strategies.push(Strategy::OneForAll);
         if self.compiled.supply.limited() {
@@ -294,15 +297,15 @@ impl<'a, 'p> Anytime<'a, 'p> {
         strategies.truncate(usize::try_from(most).unwrap_or(usize::MAX));
         let learner = strategies
             .iter()
-            .position(|strategy| *strategy == Strategy::Generate);
+            .position(|strategy| *strategy == Strategy::ColumnGeneration);
         let mut independent = strategies.clone();
-        independent.retain(|strategy| *strategy != Strategy::Generate);
+        independent.retain(|strategy| *strategy != Strategy::ColumnGeneration);
         let sets = &self.best.sets;
         let run = |strategy: Strategy, others: &[&Packing]| {
             let (lots, ledger) = (&self.assignment.lots, &self.ledger);
             attempt(self.compiled, lots, ledger, sets.clone(), strategy, others)
         };
-        let mut found: Vec<Candidate> = if self.options.threads > 1 {
+        let mut found: Vec<PackingCandidate> = if self.options.threads > 1 {
             use rayon::prelude::*;
             let all = independent.par_iter();
             all.map(|strategy| run(*strategy, &[])).collect()
@@ -314,29 +317,32 @@ impl<'a, 'p> Anytime<'a, 'p> {
             // Only from those before it, so that more steps change nothing of what fewer find.
             let others = found.iter().take(position).map(|one| &one.packing);
             let others: Vec<&Packing> = others.collect();
-            let candidate = run(Strategy::Generate, &others);
+            let candidate = run(Strategy::ColumnGeneration, &others);
             found.push(candidate);
         }
         for mut candidate in found {
-            self.market = candidate.market.take().or_else(|| self.market.take());
+            self.lot_values = candidate
+                .lot_values
+                .take()
+                .or_else(|| self.lot_values.take());
             self.consider(candidate);
         }
         strategies.len() as u64
     }
 
     /// Of the best packing so far.
-    fn merit(&self) -> (Vec<(i32, u32)>, i64, usize) {
-        merit(self.compiled, &self.assignment, &self.best.packing, &[])
+    fn score(&self) -> Score {
+        Score::of_packing(self.compiled, &self.assignment, &self.best.packing, &[])
     }
 
-    fn consider(&mut self, candidate: Candidate) {
+    fn consider(&mut self, candidate: PackingCandidate) {
         let valid = over_share(self.compiled, &candidate.packing, &self.ledger).is_none();
-        let new = merit(self.compiled, &self.assignment, &candidate.packing, &[]);
-        if valid && new < self.merit() {
+        let new = Score::of_packing(self.compiled, &self.assignment, &candidate.packing, &[]);
+        if valid && new < self.score() {
             let old = std::mem::replace(&mut self.best, candidate);
             let unsure = self
                 .assignment
-                .needs_rehearsal(self.compiled, &old.packing.left);
+                .needs_bind_simulation(self.compiled, &old.packing.left);
             if unsure && self.first.is_none() {
                 self.first = Some(old);
             }
@@ -351,18 +357,18 @@ fn attempt(
     mut sets: Sets,
     strategy: Strategy,
     others: &[&Packing],
-) -> Candidate {
+) -> PackingCandidate {
     let mut context = Context {
         compiled,
         sets: &mut sets,
         lots,
         ledger,
     };
-    let (packing, market) = strategy.pack(&mut context, others);
-    Candidate {
+    let (packing, lot_values) = strategy.pack(&mut context, others);
+    PackingCandidate {
         packing,
         sets,
-        market,
+        lot_values,
     }
 }
 

@@ -7,21 +7,21 @@ pub(crate) mod first_fit;
 pub(crate) mod host_affinity;
 
 use crate::pack::compile::column_sets::NOTHING;
-use crate::pack::fill::greedy::Taste;
+use crate::pack::fill::greedy::PodOrder;
 use crate::pack::packing::{Bin, Context, Packing};
 
-use self::column_generation::Market;
+use self::column_generation::LotValues;
 use self::first_fit::Opening;
 
 /// Ways to pack from scratch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Strategy {
-    Patterns(Taste),
+    Bargains(PodOrder),
     BestFit,
     OneForAll,
     Cheapest,
     FewNodes,
-    Generate,
+    ColumnGeneration,
 }
 
 impl Strategy {
@@ -30,34 +30,34 @@ impl Strategy {
         self,
         context: &mut Context<'_, '_>,
         others: &[&Packing],
-    ) -> (Packing, Option<Market>) {
+    ) -> (Packing, Option<LotValues>) {
         let mut packing = context.empty();
-        let mut market = None;
+        let mut lot_values = None;
         match self {
-            Strategy::Patterns(taste) => bargains::pack(context, &mut packing, taste),
+            Strategy::Bargains(pod_order) => bargains::pack(context, &mut packing, pod_order),
             Strategy::BestFit => best_fit::pack(context, &mut packing),
-            Strategy::Generate => {
-                market = column_generation::pack(context, &mut packing, others);
-                bargains::pack(context, &mut packing, Taste::Large);
+            Strategy::ColumnGeneration => {
+                lot_values = column_generation::pack(context, &mut packing, others);
+                bargains::pack(context, &mut packing, PodOrder::Large);
             }
             Strategy::OneForAll => first_fit::pack(context, &mut packing, Opening::OneForAll),
             Strategy::Cheapest => first_fit::pack(context, &mut packing, Opening::Cheapest),
             Strategy::FewNodes => first_fit::pack(context, &mut packing, Opening::Largest),
         }
-        keep_choice(context, &mut packing);
+        keep_min_values(context, &mut packing);
         host_affinity::pack(context, &mut packing);
-        (packing, market)
+        (packing, lot_values)
     }
 }
 
-/// Takes apart machines that leave too little choice, and packs their pods again pod by pod.
-fn keep_choice(context: &mut Context<'_, '_>, packing: &mut Packing) {
+/// Takes apart machines that do not meet `minValues`, and packs their pods again pod by pod.
+fn keep_min_values(context: &mut Context<'_, '_>, packing: &mut Packing) {
     let compiled = context.compiled;
     let poor = |bin: &Bin| {
         bin.set != NOTHING
             && !context
                 .sets
-                .diverse(compiled, bin.set, bin.column, &bin.load)
+                .meets_min_values(compiled, bin.set, bin.column, &bin.load)
     };
     let poor: Vec<usize> = (0..packing.bins.len())
         .filter(|index| poor(&packing.bins[*index]))

@@ -1,32 +1,32 @@
-//! Pods that must share a host with others: where those others are, and where a flock may begin.
+//! Pods with affinity over hosts: where the pods are that they need, and where a self-affinity group may start.
 //!
 //! A pod whose rule counts the pod itself may come to any host while no such pod is anywhere; from then on only hosts
-//! that carry one will do. When that host is full the flock is complete: no other machine would help.
+//! that carry one will do. When that host is full the self-affinity group is complete: no other machine would help.
 
-use crate::pack::compile::caps::{self, HostCaps};
+use crate::pack::compile::caps::{self, HeldCaps};
 use crate::pack::compile::column_sets::NOTHING;
 use crate::pack::compile::profile::Level;
 
 use super::{ANYWHERE, Assigner};
 
 impl Assigner<'_, '_> {
-    /// Whether a new machine may do: everybody whom a pod must share a host with is on one, or nowhere yet.
+    /// Whether a new machine may do: the pods that a pod must share a host with are on one, or nowhere yet.
     pub(super) fn may_buy(&self, level: &Level) -> bool {
-        level.near.iter().all(|rule| {
-            if self.on_the_way(rule.group).next().is_some() {
+        level.host_affinity.iter().all(|rule| {
+            if self.cells_of_lots(rule.group).next().is_some() {
                 return true;
             }
             let nowhere = !self.on_a_node(rule.group);
             if rule.soft {
-                return nowhere && self.is_expected(rule.group);
+                return nowhere && self.has_pending(rule.group);
             }
-            // Whom it needs may have its turn later, and come to a node.
+            // The pods that it needs may have their turn later, and come to a node.
             nowhere && (rule.own || !self.others_come)
         })
     }
 
-    /// Whether anybody of a group looks for a place.
-    fn is_expected(&self, group: u32) -> bool {
+    /// Whether any pod of a group is pending.
+    fn has_pending(&self, group: u32) -> bool {
         self.out.queues.iter().any(|queue| {
             let matched = &self.compiled.profile(queue.class).matched;
             matched.binary_search(&group).is_ok()
@@ -34,14 +34,14 @@ impl Assigner<'_, '_> {
     }
 
     fn on_a_node(&self, group: u32) -> bool {
-        let hosts = self.hosts.iter().enumerate();
-        hosts
+        let nodes = self.nodes.iter().enumerate();
+        nodes
             .filter(|(at, _)| !self.removed.contains(*at))
-            .any(|(_, host)| caps::carries(&host.caps, group))
+            .any(|(_, node)| caps::carries(&node.caps, group))
     }
 
     /// Cells of the new machines that pods of a group were sent to.
-    fn on_the_way(&self, group: u32) -> impl Iterator<Item = u32> {
+    fn cells_of_lots(&self, group: u32) -> impl Iterator<Item = u32> {
         let lots = self.out.lots.iter();
         let own = lots.filter(move |lot| {
             let matched = &self.compiled.profile(lot.class).matched;
@@ -50,32 +50,34 @@ impl Assigner<'_, '_> {
         own.map(|lot| lot.cell)
     }
 
-    /// Whether pods may begin a flock: their rules count them, and nobody else of the kind is anywhere.
-    fn first_of_all(&self, level: &Level) -> bool {
-        level.near.iter().all(|rule| {
-            rule.own && !self.on_a_node(rule.group) && self.on_the_way(rule.group).next().is_none()
+    /// Whether pods may start a self-affinity group: their rules count them, and no other pod of it is anywhere.
+    fn is_first_of_group(&self, level: &Level) -> bool {
+        level.host_affinity.iter().all(|rule| {
+            rule.own
+                && !self.on_a_node(rule.group)
+                && self.cells_of_lots(rule.group).next().is_none()
         })
     }
 
-    /// Begins a flock on a node if none that can be bought holds more of it; returns how many pods went there.
-    pub(super) fn begin(&mut self, class: u32, position: usize, set: u32, count: u32) -> u32 {
+    /// Starts a self-affinity group on a node if none that can be bought holds more of it; returns how many pods went there.
+    pub(super) fn start_group(&mut self, class: u32, position: usize, set: u32, count: u32) -> u32 {
         let compiled = self.compiled;
         let level = &compiled.profile(class).levels[position];
-        if !self.first_of_all(level) {
+        if !self.is_first_of_group(level) {
             return 0;
         }
-        let Some((room, host)) = self.roomiest(class, level, |_| true) else {
+        let Some((room, node)) = self.roomiest(class, level, |_| true) else {
             return 0;
         };
         if room < count.min(self.largest(class, level, set)) {
             return 0;
         }
-        self.put(class, position, host, room.min(count));
+        self.put(class, position, node, room.min(count));
         room.min(count)
     }
 
     /// The same for one of `count` pods that may only come to certain cells.
-    pub(super) fn begin_within(
+    pub(super) fn start_group_within(
         &mut self,
         class: u32,
         position: usize,
@@ -84,11 +86,11 @@ impl Assigner<'_, '_> {
     ) -> bool {
         let compiled = self.compiled;
         let level = &compiled.profile(class).levels[position];
-        if !self.first_of_all(level) {
+        if !self.is_first_of_group(level) {
             return false;
         }
-        let within = |host: u32| allowed[compiled.hosts[host as usize].cell as usize];
-        let Some((room, host)) = self.roomiest(class, level, within) else {
+        let within = |node: u32| allowed[compiled.nodes[node as usize].cell as usize];
+        let Some((room, node)) = self.roomiest(class, level, within) else {
             return false;
         };
         let cells = (0..compiled.cells.len() as u32).filter(|cell| allowed[*cell as usize]);
@@ -99,7 +101,7 @@ impl Assigner<'_, '_> {
         if room < count.min(bought.max().unwrap_or(0)) {
             return false;
         }
-        self.put(class, position, host, 1);
+        self.put(class, position, node, 1);
         true
     }
 
@@ -110,8 +112,8 @@ impl Assigner<'_, '_> {
         level: &Level,
         allowed: impl Fn(u32) -> bool,
     ) -> Option<(u32, u32)> {
-        let hosts = self.order.iter().copied().filter(|host| allowed(*host));
-        let rooms = hosts.map(|host| (self.space_on(class, level, host), host));
+        let nodes = self.order.iter().copied().filter(|node| allowed(*node));
+        let rooms = nodes.map(|node| (self.space_on(class, level, node), node));
         // Of equals `max_by_key` takes the last.
         let best = rooms.rev().max_by_key(|(room, _)| *room);
         best.filter(|(room, _)| *room > 0)
@@ -129,15 +131,15 @@ impl Assigner<'_, '_> {
             let room = &compiled.columns[*column as usize].room;
             requests.copies_in(room).min(i64::from(u32::MAX)) as u32
         });
-        let most = caps::room(&HostCaps::new(), &level.caps);
+        let most = caps::room(&HeldCaps::new(), &level.caps);
         copies.max().unwrap_or(0).min(most)
     }
 
-    /// Leaves only cells in which new machines carry whom a pod must share a host with. A pod that begins a flock is
-    /// at home in all of them; one that waits for others who are nowhere yet, in none.
-    pub(super) fn keep_to_company(&self, level: &Level, allowed: &mut [bool]) {
-        for rule in &level.near {
-            let cells: Vec<u32> = self.on_the_way(rule.group).collect();
+    /// Leaves only cells in which new machines carry the pods that a pod must share a host with: all of them for a pod
+    /// that starts a self-affinity group, none for one that waits for pods that are nowhere yet.
+    pub(super) fn keep_to_host_affinity(&self, level: &Level, allowed: &mut [bool]) {
+        for rule in &level.host_affinity {
+            let cells: Vec<u32> = self.cells_of_lots(rule.group).collect();
             if (cells.is_empty() && rule.own) || cells.contains(&ANYWHERE) {
                 continue;
             }
@@ -161,28 +163,28 @@ mod tests {
         Problem {
             pods: vec![Pod {
                 count,
-                ..Pod::new("flock", flock())
+                ..Pod::new("together", together())
             }],
             ..fixtures::problem()
         }
     }
 
-    fn flock() -> PodSpec {
+    fn together() -> PodSpec {
         PodSpec {
-            affinity: vec![beside("flock")],
-            ..spec("flock", 1200)
+            affinity: vec![beside("together")],
+            ..spec("together", 1200)
         }
     }
 
-    /// Adds a machine of eight cores in zone a, with so many of the flock.
-    fn node(problem: &mut Problem, phase: NodePhase, flock_here: u32) {
+    /// Adds a machine of eight cores in zone a, with so many pods of the self-affinity group.
+    fn node(problem: &mut Problem, phase: NodePhase, members: u32) {
         fixtures::node(problem, phase);
-        let bound = (0..flock_here).map(|at| Pod::new(&format!("old-{at}"), flock()));
+        let bound = (0..members).map(|at| Pod::new(&format!("old-{at}"), together()));
         problem.nodes[0].pods = bound.collect();
     }
 
     #[test]
-    fn a_flock_has_one_machine_and_whoever_finds_no_room_is_told_why() {
+    fn a_self_affinity_group_has_one_machine_and_pods_without_room_are_told_why() {
         let (launches, _, unplaced, plan) = decide(&problem(8));
         assert_eq!((launches, unplaced), (vec![6], 2));
         assert_eq!(
@@ -194,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flock_begins_on_the_machine_that_is_on_its_way() {
+    fn a_self_affinity_group_starts_on_the_machine_that_is_on_its_way() {
         let mut problem = problem(8);
         node(&mut problem, NodePhase::InFlight, 0);
         let (launches, placed, unplaced, _) = decide(&problem);
@@ -202,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flock_does_not_begin_where_there_is_room_for_a_few_of_it() {
+    fn a_self_affinity_group_does_not_start_where_there_is_room_for_a_few_of_it() {
         let mut problem = problem(6);
         node(&mut problem, NodePhase::Ready, 0);
         problem.nodes[0].pods = vec![Pod::new("other", spec("other", 5000))];
@@ -211,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flock_grows_on_its_node_and_nowhere_else() {
+    fn a_self_affinity_group_grows_on_its_node_and_nowhere_else() {
         let mut problem = problem(4);
         node(&mut problem, NodePhase::Ready, 4);
         let (launches, placed, unplaced, _) = decide(&problem);
@@ -219,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flock_whose_node_goes_moves_as_one() {
+    fn a_self_affinity_group_whose_node_goes_moves_as_one() {
         let mut problem = problem(1);
         node(&mut problem, NodePhase::Ready, 3);
         problem.nodes[0].deleting = true;
@@ -271,16 +273,16 @@ mod tests {
     }
 
     #[test]
-    fn a_flock_with_a_rule_about_zones_stays_in_one() {
+    fn a_self_affinity_group_with_a_rule_about_zones_stays_in_one() {
         let mut problem = problem(0);
-        let flock = PodSpec {
+        let together = PodSpec {
             spread: vec![over_zones("other")],
-            ..flock()
+            ..together()
         };
         problem.pods = vec![Pod {
             count: 5,
-            spec: Arc::new(flock),
-            ..Pod::new("flock", PodSpec::default())
+            spec: Arc::new(together),
+            ..Pod::new("together", PodSpec::default())
         }];
         let (launches, _, unplaced, _) = decide(&problem);
         assert_eq!((launches, unplaced), (vec![5], 0));

@@ -2,10 +2,10 @@
 //!
 //! Pods are assigned before anything is packed, as if there were enough of everything. When something scarce runs out,
 //! pods of some lots are left over. They are assigned again, no more to a lot than found a machine in it: the others
-//! try lighter pools, other domains and fewer wishes.
+//! try lighter pools, other domains and fewer preferences.
 
 use crate::pack::compile::Compiled;
-use crate::pack::compile::groups::Kind;
+use crate::pack::compile::groups::GroupKind;
 use crate::pack::compile::profile::{Level, Profile};
 use crate::pack::dense::intern::FixedMap;
 
@@ -13,25 +13,25 @@ use super::{Assignment, Lot};
 
 /// What is known of how far machines go.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Quotas {
+pub(crate) struct LotLimits {
     /// Most pods of a lot, by class, level and set.
     most: FixedMap<(u32, u32, u32), u32>,
-    /// Nobody's wishes are heard.
-    unheard: bool,
+    /// Preferences are ignored.
+    ignore_preferences: bool,
 }
 
-impl Quotas {
-    /// For when wishes of some leave no machine for others.
-    pub(crate) fn without_wishes() -> Self {
-        Quotas {
-            unheard: true,
-            ..Quotas::default()
+impl LotLimits {
+    /// For when preferences of some pods leave no machine for others.
+    pub(crate) fn without_preferences() -> Self {
+        LotLimits {
+            ignore_preferences: true,
+            ..LotLimits::default()
         }
     }
 
     /// Whether this is the first time that pods are assigned.
     pub(crate) fn is_new(&self) -> bool {
-        self.is_empty() && !self.unheard
+        self.is_empty() && !self.ignore_preferences
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -43,9 +43,9 @@ impl Quotas {
         known.copied().unwrap_or(u32::MAX)
     }
 
-    /// The first level that is heard.
+    /// The first level that is respected.
     pub(super) fn first_level(&self, profile: &Profile<'_>) -> usize {
-        if self.unheard {
+        if self.ignore_preferences {
             profile.levels.len().saturating_sub(1)
         } else {
             0
@@ -61,9 +61,9 @@ impl Quotas {
     ) -> bool {
         let mut helpful = false;
         for (index, (lot, left)) in assignment.lots.iter().zip(left).enumerate() {
-            let hoped = lot.count - assignment.surplus.get(index).copied().unwrap_or(0);
+            let expected = lot.count - assignment.surplus.get(index).copied().unwrap_or(0);
             let packed = lot.count - left;
-            if packed >= hoped {
+            if packed >= expected {
                 continue;
             }
             let level = &compiled.profile(lot.class).levels[lot.level as usize];
@@ -78,13 +78,13 @@ impl Quotas {
 
 fn together(compiled: &Compiled<'_>, level: &Level) -> bool {
     level.rules.iter().any(|rule| {
-        rule.own && !rule.soft && compiled.groups.all.get(rule.group).kind == Kind::Affinity
+        rule.own && !rule.soft && compiled.groups.all.get(rule.group).kind == GroupKind::Affinity
     })
 }
 
 /// Whether pods of a lot could be sent anywhere else.
 fn has_alternative(compiled: &Compiled<'_>, lot: &Lot) -> bool {
     let profile = compiled.profile(lot.class);
-    let wishes_left = (lot.level as usize) + 1 < profile.levels.len();
-    profile.anchored || wishes_left || compiled.tiers.len() > 1
+    let preferences_left = (lot.level as usize) + 1 < profile.levels.len();
+    profile.anchored || preferences_left || compiled.tiers.len() > 1
 }

@@ -6,9 +6,9 @@
 use crate::pack::compile::Compiled;
 use crate::pack::compile::demand::Tolerated;
 use crate::pack::compile::drain::is_counted;
-use crate::pack::compile::groups::Kind;
+use crate::pack::compile::groups::GroupKind;
 use crate::pack::compile::labels::ABSENT;
-use crate::pack::compile::profile::{Level, Profile, Rule};
+use crate::pack::compile::profile::{DomainRule, Level, Profile};
 use crate::pack::dense::bits::Bits;
 use crate::problem::Problem;
 
@@ -68,7 +68,7 @@ impl Topology {
                     continue;
                 }
                 let profile = compiled.profile(*class);
-                let cell = compiled.hosts[index].cell;
+                let cell = compiled.nodes[index].cell;
                 let counted = |filter: u32| compiled.demand_nodes[filter as usize].contains(index);
                 if let Some(level) = profile.levels.last() {
                     topology.add(compiled, profile, level, cell, pod.count as i32, counted);
@@ -121,7 +121,7 @@ impl Topology {
         &self,
         compiled: &Compiled<'_>,
         level: &Level,
-        rule: Rule,
+        rule: DomainRule,
         values: &[u32],
     ) -> bool {
         let domains = &self.groups[rule.group as usize];
@@ -131,32 +131,37 @@ impl Topology {
         let domain = values[domains.axis];
         let count = domains.counts[domain as usize];
         match compiled.groups.all.get(rule.group).kind {
-            Kind::Spread {
+            GroupKind::Spread {
                 skew, min_domains, ..
             } => {
                 domain != ABSENT
                     && domains.eligible.contains(&domain)
                     && count + i32::from(rule.own) - domains.least(min_domains) <= skew
             }
-            Kind::Affinity => {
-                domain != ABSENT && (count > 0 || (rule.own && self.nobody(compiled, level, rule)))
+            GroupKind::Affinity => {
+                domain != ABSENT
+                    && (count > 0 || (rule.own && self.none_anywhere(compiled, level, rule)))
             }
-            Kind::Anti => domain == ABSENT || count == 0,
-            Kind::Port => true,
+            GroupKind::Anti => domain == ABSENT || count == 0,
+            GroupKind::Port => true,
         }
     }
 
-    /// Whether nobody whom a pod must be near is anywhere yet. Rules count the same pods over different keys, and one
-    /// that is where only some of the keys are is somewhere all the same; a wish stands for itself.
-    fn nobody(&self, compiled: &Compiled<'_>, level: &Level, rule: Rule) -> bool {
-        let nobody = |rule: &Rule| self.groups[rule.group as usize].total == 0;
+    /// Whether no pod that an affinity asks for is anywhere yet. Rules count the same pods over different keys, and one
+    /// that is where only some of the keys are is somewhere all the same; a preference stands for itself.
+    fn none_anywhere(&self, compiled: &Compiled<'_>, level: &Level, rule: DomainRule) -> bool {
+        let none_anywhere = |rule: &DomainRule| self.groups[rule.group as usize].total == 0;
         if rule.soft {
-            return nobody(&rule);
+            return none_anywhere(&rule);
         }
-        let company = |other: &&Rule| {
-            !other.soft && compiled.groups.all.get(other.group).kind == Kind::Affinity
+        let required_affinity = |other: &&DomainRule| {
+            !other.soft && compiled.groups.all.get(other.group).kind == GroupKind::Affinity
         };
-        level.rules.iter().filter(company).all(nobody)
+        level
+            .rules
+            .iter()
+            .filter(required_affinity)
+            .all(none_anywhere)
     }
 
     /// Records pods in a cell. `counted` says whether a spread's node filter lets the place count.
@@ -175,12 +180,12 @@ impl Topology {
             if domains.counts.is_empty() {
                 continue;
             }
-            if let Kind::Spread { filter, .. } = compiled.groups.all.get(*group).kind
+            if let GroupKind::Spread { filter, .. } = compiled.groups.all.get(*group).kind
                 && !counted(filter)
             {
                 continue;
             }
-            // Where the key is not, there is no domain that anybody could share.
+            // Where the key is not, there is no domain to share.
             let domain = values[domains.axis];
             if domain != ABSENT {
                 domains.counts[domain as usize] += count;
@@ -188,7 +193,7 @@ impl Topology {
             }
         }
         for rule in level.rules.iter().filter(|rule| !rule.soft) {
-            if compiled.groups.all.get(rule.group).kind == Kind::Anti {
+            if compiled.groups.all.get(rule.group).kind == GroupKind::Anti {
                 let domains = &mut self.groups[rule.group as usize];
                 let cap = &mut domains.caps[values[domains.axis] as usize];
                 *cap = (*cap).min(i32::from(rule.own));
@@ -232,8 +237,8 @@ impl Domains {
 
 /// Domains that some purchase can give or some node that counts and stays has, and that the pod's own requirement on the key
 /// allows.
-fn eligible(compiled: &Compiled<'_>, removed: &Bits, kind: Kind, key: u32) -> Vec<u32> {
-    let Kind::Spread { filter, .. } = kind else {
+fn eligible(compiled: &Compiled<'_>, removed: &Bits, kind: GroupKind, key: u32) -> Vec<u32> {
+    let GroupKind::Spread { filter, .. } = kind else {
         return Vec::new();
     };
     let counted = &compiled.demand_nodes[filter as usize];
@@ -252,11 +257,11 @@ fn eligible(compiled: &Compiled<'_>, removed: &Bits, kind: Kind, key: u32) -> Ve
         .iter()
         .filter(|offer| !refused(offer.pool))
         .map(|offer| offer.values[key as usize]);
-    let stays = |host: &usize| !removed.contains(*host) && !problem.nodes[*host].deleting;
+    let stays = |node: &usize| !removed.contains(*node) && !problem.nodes[*node].deleting;
     let there = counted
         .iter()
         .filter(stays)
-        .map(|host| compiled.hosts[host].values[key as usize]);
+        .map(|node| compiled.nodes[node].values[key as usize]);
     let mut domains = Bits::empty(compiled.keys.values[key as usize].count());
     for domain in offered.chain(there).filter(|one| *one != ABSENT) {
         domains.insert(domain as usize);

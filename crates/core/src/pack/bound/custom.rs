@@ -1,4 +1,4 @@
-//! The bound where machines are made to measure: values were found with some of their sizes, and must hold for all.
+//! The bound where machines are of custom size: values were found with some of their sizes, and must hold for all.
 //!
 //! A machine's price and what its room is worth both grow evenly with its size, as long as the same pods fit. So sizes
 //! are parted into cells; values that hold at the corners of a cell, for all pods that fit its largest size, hold for
@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 
 use crate::name::Name;
-use crate::pack::compile::custom::Make;
-use crate::pack::compile::sizing::{self, Steps};
+use crate::pack::compile::custom::CustomType;
+use crate::pack::compile::sizing::{self, SizeSteps};
 use crate::pack::dense::vector::Vector;
 use crate::pack::packing::Context;
 use crate::pack::value::appraisal::Appraisal;
@@ -27,14 +27,16 @@ const ROUNDING: f64 = 2.0;
 /// What is left of a bound, given what pods are worth together by an appraisal.
 pub(super) fn hold(context: &Context<'_, '_>, appraisal: &Appraisal, total: f64) -> f64 {
     let compiled = context.compiled;
-    let makes = &compiled.makes.all;
-    let buyers = Buyers::of(context, appraisal);
-    let known: Vec<Judged<'_>> = makes
+    let custom_types = &compiled.custom_types.all;
+    let kind_needs = KindNeeds::of(context, appraisal);
+    let known: Vec<Judged<'_>> = custom_types
         .iter()
         .enumerate()
-        .filter_map(|(index, make)| Judged::new(context, appraisal, &buyers, index, make))
+        .filter_map(|(index, custom_type)| {
+            Judged::new(context, appraisal, &kind_needs, index, custom_type)
+        })
         .collect();
-    // Values may be lowered until nothing made to measure is worth more than its price, or be left as they are, with
+    // Values may be lowered until no machine of custom size is worth more than its price, or be left as they are, with
     // what hosts can give beyond their price taken off.
     let mut scales: Vec<f64> = known.iter().map(|one| one.ratio).collect();
     scales.retain(|ratio| *ratio > 1.0 && ratio.is_finite());
@@ -50,7 +52,10 @@ pub(super) fn hold(context: &Context<'_, '_>, appraisal: &Appraisal, total: f64)
             let hosts = by_host.entry((one.catalog, &one.host.name));
             hosts.or_default().push(one);
         }
-        let gifts: f64 = by_host.values().map(|makes| gift(makes, scale)).sum();
+        let gifts: f64 = by_host
+            .values()
+            .map(|custom_types| gift(custom_types, scale))
+            .sum();
         let bound = total / scale - gifts;
         if bound > best {
             best = bound;
@@ -60,18 +65,18 @@ pub(super) fn hold(context: &Context<'_, '_>, appraisal: &Appraisal, total: f64)
 }
 
 /// For every kind of pods: what each asks for at least, and where it may go.
-struct Buyers {
+struct KindNeeds {
     least: Vec<Option<Vector>>,
     /// By make and kind.
     admitted: Vec<Vec<bool>>,
 }
 
-impl Buyers {
+impl KindNeeds {
     fn of(context: &Context<'_, '_>, appraisal: &Appraisal) -> Self {
         let kinds = appraisal.values.of.len();
-        let makes = &context.compiled.makes.all;
+        let custom_types = &context.compiled.custom_types.all;
         let mut least: Vec<Option<Vector>> = vec![None; kinds];
-        let mut admitted = vec![vec![false; kinds]; makes.len()];
+        let mut admitted = vec![vec![false; kinds]; custom_types.len()];
         for (lot, kind) in appraisal.kinds.iter().enumerate() {
             let kind = usize::from(*kind);
             let requests = context.requests(lot as u32);
@@ -83,12 +88,12 @@ impl Buyers {
                 }
                 none => *none = Some(*requests),
             }
-            for (make, admitted) in makes.iter().zip(&mut admitted) {
+            for (custom_type, admitted) in custom_types.iter().zip(&mut admitted) {
                 let may = |column: &u32| context.may_use(lot as u32, *column);
-                admitted[kind] = admitted[kind] || make.columns.iter().any(may);
+                admitted[kind] = admitted[kind] || custom_type.columns.iter().any(may);
             }
         }
-        Buyers { least, admitted }
+        KindNeeds { least, admitted }
     }
 }
 
@@ -99,7 +104,7 @@ struct Judged<'a> {
     host: &'a Host,
     daemons: &'a Resources,
     extra: f64,
-    /// What a unit of each resource is worth to whoever may use it most.
+    /// What a unit of each resource is worth to the pods that value it most.
     tops: Vec<(Name, f64)>,
     /// What pods that keep apart are worth beside their size.
     apart: f64,
@@ -111,13 +116,13 @@ impl<'a> Judged<'a> {
     fn new(
         context: &Context<'a, '_>,
         appraisal: &Appraisal,
-        buyers: &Buyers,
+        kind_needs: &KindNeeds,
         index: usize,
-        make: &'a Make,
+        custom_type: &'a CustomType,
     ) -> Option<Self> {
         let compiled = context.compiled;
-        let (range, host) = compiled.source(make)?;
-        let admitted = &buyers.admitted[index];
+        let (range, host) = compiled.source(custom_type)?;
+        let admitted = &kind_needs.admitted[index];
         if !admitted.contains(&true) {
             return None;
         }
@@ -125,18 +130,18 @@ impl<'a> Judged<'a> {
         let names = names.map(|resource| Name::from(compiled.table.name(*resource)));
         let (values, apart) = tops(appraisal, admitted);
         let mut judged = Judged {
-            catalog: compiled.offers[make.offer as usize].catalog,
+            catalog: compiled.offers[custom_type.offer as usize].catalog,
             range,
             host,
-            daemons: &make.daemons,
-            extra: make.extra as f64 - ROUNDING,
+            daemons: &custom_type.daemons,
+            extra: custom_type.extra as f64 - ROUNDING,
             tops: names.zip(values).collect(),
             apart,
             ratio: 0.0,
         };
         for (low, high) in judged.cells()? {
             let room = compiled.table.vector(&judged.room(&high));
-            let fits = |kind: usize| buyers.least[kind].is_some_and(|least| least.fits(&room));
+            let fits = |kind: usize| kind_needs.least[kind].is_some_and(|least| least.fits(&room));
             let here: Vec<bool> = admitted
                 .iter()
                 .enumerate()
@@ -191,7 +196,7 @@ impl<'a> Judged<'a> {
     fn cells(&self) -> Option<Vec<(Resources, Resources)>> {
         let mut cells = vec![(self.range.max.clone(), self.range.max.clone())];
         for resource in sizing::sized(self.range) {
-            let steps = Steps::of(self.range, self.host, resource)?;
+            let steps = SizeSteps::of(self.range, self.host, resource)?;
             let asked = self.tops.iter().any(|(name, _)| &**name == resource);
             let parts = match resource {
                 CPU | MEMORY => PARTS.0,
@@ -266,12 +271,12 @@ fn tops(appraisal: &Appraisal, kinds: &[bool]) -> (Vec<f64>, f64) {
 }
 
 /// The most that machines on a host can be worth beyond their price, whatever sizes they have.
-fn gift(makes: &[&Judged<'_>], scale: f64) -> f64 {
+fn gift(custom_types: &[&Judged<'_>], scale: f64) -> f64 {
     // By resource: what a unit is worth beyond its price, and how much of it there is, on one machine and on the host.
     let mut gains: BTreeMap<&str, (f64, i64, Option<i64>)> = BTreeMap::new();
     let mut each = f64::NEG_INFINITY;
     let mut most: i64 = 0;
-    for one in makes {
+    for one in custom_types {
         let mut own = one.apart / scale - one.extra - one.range.prices.machine.nanos() as f64;
         let mut machines = one.range.left.map_or(i64::MAX, i64::from);
         for name in sizing::sized(one.range) {

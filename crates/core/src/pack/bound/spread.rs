@@ -4,7 +4,7 @@ use crate::pack::assign::topology::Topology;
 use crate::pack::assign::{ANYWHERE, Lot};
 use crate::pack::compile::Compiled;
 use crate::pack::compile::column_sets::{NOTHING, Sets};
-use crate::pack::compile::groups::Kind;
+use crate::pack::compile::groups::GroupKind;
 use crate::pack::dense::bits::Bits;
 use crate::pack::dense::intern::FixedMap;
 
@@ -56,7 +56,7 @@ fn shares(
     let level = &compiled.profile(lot.class).levels[lot.level as usize];
     let alone = |group: u32| counted.get(&group) == Some(&1);
     for rule in &level.rules {
-        let Kind::Spread {
+        let GroupKind::Spread {
             skew, min_domains, ..
         } = compiled.groups.all.get(rule.group).kind
         else {

@@ -5,10 +5,10 @@ use smallvec::SmallVec;
 use crate::pack::compile::profile::{Cap, NO_CAP};
 
 /// Group, pods it counts here, and the least cap that an owner here puts on that count.
-pub(crate) type HostCaps = SmallVec<[(u32, u16, u16); 4]>;
+pub(crate) type HeldCaps = SmallVec<[(u32, u16, u16); 4]>;
 
 /// Adds pods to what a host carries.
-pub(crate) fn hold(caps: &mut HostCaps, cap: Cap, count: u32) {
+pub(crate) fn hold(caps: &mut HeldCaps, cap: Cap, count: u32) {
     let counted = if cap.matched {
         u16::try_from(count).unwrap_or(u16::MAX)
     } else {
@@ -24,7 +24,7 @@ pub(crate) fn hold(caps: &mut HostCaps, cap: Cap, count: u32) {
 }
 
 /// How many pods with these caps may come.
-pub(crate) fn room(held: &HostCaps, wanted: &[Cap]) -> u32 {
+pub(crate) fn room(held: &HeldCaps, wanted: &[Cap]) -> u32 {
     let mut most = u32::MAX;
     for cap in wanted {
         let (count, bound) = held
@@ -45,7 +45,7 @@ pub(crate) fn room(held: &HostCaps, wanted: &[Cap]) -> u32 {
 }
 
 /// Whether a pod that the group counts is here.
-pub(crate) fn carries(held: &HostCaps, group: u32) -> bool {
+pub(crate) fn carries(held: &HeldCaps, group: u32) -> bool {
     held.iter().any(|entry| entry.0 == group && entry.1 > 0)
 }
 
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn pods_that_avoid_their_own_kind_come_one_to_a_host() {
-        let mut held = HostCaps::new();
+        let mut held = HeldCaps::new();
         let own = cap(true, 1);
         assert_eq!(room(&held, &[own]), 1);
         hold(&mut held, own, 1);
@@ -72,27 +72,27 @@ mod tests {
     }
 
     #[test]
-    fn one_that_avoids_others_keeps_them_away_whoever_comes_first() {
+    fn one_that_avoids_others_keeps_them_away_whichever_comes_first() {
         let (owner, other) = (cap(false, 0), cap(true, NO_CAP));
-        let mut held = HostCaps::new();
+        let mut held = HeldCaps::new();
         hold(&mut held, owner, 1);
         assert_eq!(room(&held, &[other]), 0);
-        let mut held = HostCaps::new();
+        let mut held = HeldCaps::new();
         hold(&mut held, other, 1);
         assert_eq!(room(&held, &[owner]), 0);
     }
 
     #[test]
     fn a_wish_is_asked_on_arrival_and_not_held_against_later_pods() {
-        let wish = Cap {
+        let preference = Cap {
             soft: true,
             ..cap(false, 0)
         };
         let other = cap(true, NO_CAP);
-        let mut held = HostCaps::new();
-        hold(&mut held, wish, 1);
+        let mut held = HeldCaps::new();
+        hold(&mut held, preference, 1);
         assert_eq!(room(&held, &[other]), u32::MAX);
         hold(&mut held, other, 1);
-        assert_eq!(room(&held, &[wish]), 0);
+        assert_eq!(room(&held, &[preference]), 0);
     }
 }

@@ -42,7 +42,7 @@ impl Sets {
             let column = &compiled.columns[index];
             let beaten = list.iter().any(|other| {
                 let other = &compiled.columns[*other as usize];
-                !compiled.choices.asks(other.pool)
+                !compiled.min_values.asks(other.pool)
                     && beats(
                         (&other.cost, &other.room, &other.uses),
                         (&column.cost, &column.room, &column.uses),
@@ -87,8 +87,8 @@ impl Sets {
                 unbeaten.insert(*column as usize);
             }
         }
-        // Who holds out in one set holds out in all of them, and who is beaten in the only one is beaten; whoever is in
-        // several may be beaten by another in each.
+        // A column that is unbeaten in one set is unbeaten in all of them, and one that is beaten in its only set is beaten;
+        // one in several sets may be beaten by another in each.
         several.unite(&unbeaten);
         let mut kept: Vec<u32> = Vec::new();
         for index in several.iter() {
@@ -110,7 +110,7 @@ impl Sets {
         beats(
             (&other.cost, &other.room, &other.uses),
             (&own.cost, &own.room, &own.uses),
-        ) && !compiled.choices.asks(other.pool)
+        ) && !compiled.min_values.asks(other.pool)
             && sets
                 .iter()
                 .all(|set| !self.contains(*set, column) || self.contains(*set, by))
@@ -207,7 +207,7 @@ impl Sets {
     fn holds(&self, compiled: &Compiled<'_>, set: u32, load: &Vector) -> bool {
         self.list(set).iter().any(|index| {
             let column = &compiled.columns[*index as usize];
-            load.fits(&column.room) && self.diverse(compiled, set, *index, load)
+            load.fits(&column.room) && self.meets_min_values(compiled, set, *index, load)
         })
     }
 
@@ -223,7 +223,7 @@ impl Sets {
             let column = &compiled.columns[*index as usize];
             load.fits(&column.room)
                 && ledger.can(&column.uses)
-                && self.diverse(compiled, set, *index, load)
+                && self.meets_min_values(compiled, set, *index, load)
         })
     }
 
@@ -241,12 +241,12 @@ impl Sets {
             let column = &compiled.columns[*index as usize];
             load.fits(&column.room)
                 && ledger.can_swap(old, &column.uses)
-                && self.diverse(compiled, set, *index, load)
+                && self.meets_min_values(compiled, set, *index, load)
         })
     }
 
-    /// Whether the machines that could hold a load in this column's pool leave the choice that the pool asks for.
-    pub(crate) fn diverse(
+    /// Whether the machines that could hold a load in this column's pool meet its `minValues`.
+    pub(crate) fn meets_min_values(
         &self,
         compiled: &Compiled<'_>,
         set: u32,
@@ -254,12 +254,12 @@ impl Sets {
         load: &Vector,
     ) -> bool {
         let pool = compiled.columns[column as usize].pool;
-        if !compiled.choices.asks(pool) {
+        if !compiled.min_values.asks(pool) {
             return true;
         }
         let members = self.bits.get(set).iter();
-        min_values::columns_suffice(
-            &compiled.choices,
+        min_values::columns_meet_min_values(
+            &compiled.min_values,
             &compiled.offers,
             pool,
             members.map(|index| &compiled.columns[index]),

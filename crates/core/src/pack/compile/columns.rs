@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use crate::pack::compile::demand::Demand;
 use crate::pack::compile::groups::Groups;
 use crate::pack::compile::labels::Keys;
-use crate::pack::compile::min_values::Choices;
+use crate::pack::compile::min_values::MinValues;
 use crate::pack::compile::offers::{Item, Offer, Sold};
 use crate::pack::compile::supply::Uses;
 use crate::pack::dense::bits::Bits;
@@ -90,10 +90,10 @@ pub(crate) fn beats(a: (&i64, &Vector, &Uses), b: (&i64, &Vector, &Uses)) -> boo
         })
 }
 
-/// The offers that no other beats, cheapest first; ties by name. A pool that wants a choice keeps all it has.
+/// The offers that no other beats, cheapest first; ties by name. A pool with `minValues` keeps all it has.
 pub(crate) fn choose(
     problem: &Problem,
-    choices: &Choices,
+    min_values: &MinValues,
     offers: &[Offer],
     demand_offers: &[Bits],
     ports: &[Ports],
@@ -124,7 +124,7 @@ pub(crate) fn choose(
         let front = fronts
             .entry((offer.pool, cell, seen, &ports[at]))
             .or_default();
-        let beaten = !choices.asks(offer.pool)
+        let beaten = !min_values.asks(offer.pool)
             && front.iter().any(|other| {
                 let other = &offers[*other as usize];
                 beats(
@@ -156,10 +156,10 @@ fn rank<'p>(
     let pool = std::cmp::Reverse(&*problem.pools[offer.pool as usize].name);
     let turn = match offer.item {
         Item::Fixed { offering, .. } => offering,
-        Item::Made { .. } => 0,
+        Item::Custom { .. } => 0,
     };
     match offer.sold(problem) {
         Sold::Fixed(one, offering) => (pool, &one.name, &offering.zone, turn),
-        Sold::Made(range, host) => (pool, &range.name, &host.name, turn),
+        Sold::Custom(range, host) => (pool, &range.name, &host.name, turn),
     }
 }

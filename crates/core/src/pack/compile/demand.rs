@@ -12,7 +12,7 @@ use crate::taints::{Effect, Taint, Toleration};
 /// More combinations of volume places than this are not looked at: each volume multiplies them.
 const MAX_ALTERNATIVES: usize = 64;
 
-/// Which taints are put up with.
+/// Which taints are tolerated.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Tolerated {
     /// All of them.
@@ -25,7 +25,7 @@ pub(crate) enum Tolerated {
 }
 
 impl Tolerated {
-    /// The first taint that is not put up with.
+    /// The first taint that is not tolerated.
     pub(crate) fn refuses<'t>(&self, taints: &'t [Taint]) -> Option<&'t Taint> {
         match self {
             Tolerated::All => None,

@@ -7,14 +7,15 @@ use crate::problem::{Pod, PodDisruptionBudget, Problem};
 /// the node.
 pub(crate) fn is_counted(problem: &Problem, removed: &Bits, node: usize, pod: &Pod) -> bool {
     let deleting = problem.nodes[node].deleting;
-    let goes = removed.contains(node) || deleting && !(pod.reschedulable() && clings(problem, pod));
+    let goes =
+        removed.contains(node) || deleting && !(pod.reschedulable() && blocks_drain(problem, pod));
     !goes && !pod.ending
 }
 
-/// Whether a pod stays on a leaving node for as long as it likes, so that room elsewhere would be bought in vain.
+/// Whether a pod blocks the drain of its node, so that room elsewhere would be bought in vain.
 ///
 /// karpenter: pkg/utils/pod/scheduling.go, `IsReschedulable` and pkg/utils/pdb/pdb.go, `IsCurrentlyReschedulable`
-pub(crate) fn clings(problem: &Problem, pod: &Pod) -> bool {
+pub(crate) fn blocks_drain(problem: &Problem, pod: &Pod) -> bool {
     let held = |budget: &PodDisruptionBudget| {
         let selector = budget.selector.as_ref();
         budget.never

@@ -16,7 +16,7 @@ use crate::selector::LabelSelector;
 
 /// What a group asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Kind {
+pub(crate) enum GroupKind {
     /// No domain is ahead of the emptiest by more than `skew`.
     Spread {
         skew: i32,
@@ -66,7 +66,7 @@ impl Namespaces {
 pub(crate) struct Group {
     /// Canonical topology key.
     pub(crate) key: Name,
-    pub(crate) kind: Kind,
+    pub(crate) kind: GroupKind,
     /// A pod is counted if all of them select it; sorted.
     selectors: Vec<LabelSelector>,
     namespaces: Namespaces,
@@ -83,12 +83,12 @@ impl Group {
     pub(crate) fn describe(&self) -> String {
         let key = &self.key;
         match self.kind {
-            Kind::Spread { skew, .. } => {
+            GroupKind::Spread { skew, .. } => {
                 format!("topology spread over {key} with maxSkew {skew}")
             }
-            Kind::Affinity => format!("pod affinity over {key}"),
-            Kind::Anti => format!("pod anti-affinity over {key}"),
-            Kind::Port => match &self.port {
+            GroupKind::Affinity => format!("pod affinity over {key}"),
+            GroupKind::Anti => format!("pod anti-affinity over {key}"),
+            GroupKind::Port => match &self.port {
                 Some((_, port, _)) => format!("host port {port}"),
                 None => "host port".to_owned(),
             },
@@ -103,7 +103,7 @@ pub(crate) struct Groups {
     /// Groups by one pair of their selector, so that a pod need not be held against every group.
     by_label: FixedMap<(Name, Name), Vec<u32>>,
     open: Vec<u32>,
-    /// What the selectors ask; a group of ports, or whose selectors cannot be read, counts nobody.
+    /// What the selectors ask; a group of ports, or whose selectors cannot be read, counts no pod.
     parsed: Vec<Option<Requirements>>,
     /// Why selectors cannot be read.
     faults: BTreeMap<u32, String>,
@@ -144,7 +144,7 @@ impl Groups {
             for ip in taken {
                 ids.push(self.all.id(Group {
                     key: labels::HOSTNAME.into(),
-                    kind: Kind::Port,
+                    kind: GroupKind::Port,
                     selectors: Vec::new(),
                     namespaces: Namespaces::NONE,
                     port: Some((port.protocol, port.port, ip)),
@@ -156,7 +156,7 @@ impl Groups {
         ids
     }
 
-    /// The group of a spread constraint. One without a selector counts nobody, and still asks for a domain.
+    /// The group of a spread constraint. One without a selector counts no pod, and still asks for a domain.
     pub(crate) fn spread(&mut self, spec: &PodSpec, spread: &Spread, filter: u32) -> u32 {
         let mut selector = spread.selector.clone().unwrap_or_default();
         for key in &spread.match_label_keys {
@@ -172,7 +172,7 @@ impl Groups {
         let namespaces = spread.selector.as_ref().map_or(Namespaces::NONE, |_| own());
         self.all.id(Group {
             key: labels::canonical(&spread.topology_key).into(),
-            kind: Kind::Spread {
+            kind: GroupKind::Spread {
                 skew: spread.max_skew,
                 min_domains: spread.min_domains.unwrap_or(0),
                 filter,
@@ -189,7 +189,7 @@ impl Groups {
         problem: &Problem,
         spec: &PodSpec,
         term: &AffinityTerm,
-        kind: Kind,
+        kind: GroupKind,
     ) -> Option<u32> {
         let selectors = vec![term.selector.clone()?];
         Some(self.all.id(Group {
@@ -201,9 +201,9 @@ impl Groups {
         }))
     }
 
-    /// The groups of all pods that a pod must be near, one for each key: only pods that match every term count for any
-    /// of them, as for the scheduler. One term that selects nothing leaves nobody to count.
-    pub(crate) fn company(
+    /// The groups of all pods that required affinity asks for, one for each key: only pods that match every term count for any
+    /// of them, as for the scheduler. One term that selects nothing leaves no pod to count.
+    pub(crate) fn affinity_groups(
         &mut self,
         problem: &Problem,
         spec: &PodSpec,
@@ -227,7 +227,7 @@ impl Groups {
             .map(|term| {
                 self.all.id(Group {
                     key: labels::canonical(&term.topology_key).into(),
-                    kind: Kind::Affinity,
+                    kind: GroupKind::Affinity,
                     selectors: selectors.clone(),
                     namespaces: common.clone(),
                     port: None,
@@ -244,7 +244,7 @@ impl Groups {
         while self.parsed.len() < self.all.len() {
             let id = self.parsed.len() as u32;
             let group = self.all.get(id);
-            if group.kind == Kind::Port {
+            if group.kind == GroupKind::Port {
                 self.parsed.push(None);
                 continue;
             }
@@ -271,7 +271,7 @@ impl Groups {
         }
     }
 
-    /// Why nobody knows which pods a group counts.
+    /// Why it cannot be known which pods a group counts.
     pub(crate) fn fault(&self, group: u32) -> Option<&str> {
         self.faults.get(&group).map(String::as_str)
     }
@@ -300,7 +300,7 @@ impl Groups {
 fn namespaces(problem: &Problem, spec: &PodSpec, term: &AffinityTerm) -> Namespaces {
     let mut names = term.namespaces.clone();
     match &term.namespace_selector {
-        // Namespaces that nobody described, too.
+        // Namespaces that are not described, too.
         Some(chosen) if chosen == &LabelSelector::default() => return Namespaces::All,
         Some(chosen) => {
             let matching = problem.namespaces.iter();
@@ -360,7 +360,7 @@ mod tests {
             namespace_selector: None,
         };
         let id = groups
-            .term(&Problem::default(), &spec, &term, Kind::Anti)
+            .term(&Problem::default(), &spec, &term, GroupKind::Anti)
             .unwrap();
         groups.index();
         let labels = Labels::from([("app".into(), "web".into())]);

@@ -13,11 +13,11 @@ const FIRST: u32 = 1;
 
 /// Values seen for one key.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Values {
+pub(crate) struct LabelValues {
     names: Interner<Name>,
 }
 
-impl Values {
+impl LabelValues {
     pub(crate) fn id(&mut self, value: &Name) -> u32 {
         if let Some(id) = self.names.find(value) {
             return FIRST + id;
@@ -46,7 +46,7 @@ impl Values {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Keys {
     keys: Interner<Name>,
-    pub(crate) values: Vec<Values>,
+    pub(crate) values: Vec<LabelValues>,
 }
 
 impl Keys {
@@ -95,7 +95,7 @@ impl Keys {
         if let Some(id) = self.keys.find(canonical) {
             return id;
         }
-        self.values.push(Values::default());
+        self.values.push(LabelValues::default());
         self.keys.id(canonical.into())
     }
 
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn requirements_become_tables_over_the_values_seen() {
-        let mut values = Values::default();
+        let mut values = LabelValues::default();
         let a = values.id(&"a".into());
         let b = values.id(&"b".into());
         let table = values.allowed(&Requirement::none_of(["a".into()]));

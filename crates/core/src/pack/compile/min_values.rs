@@ -1,4 +1,4 @@
-//! Pools that want their machines replaceable: the types left for a machine must offer so many different values.
+//! `minValues` of pools: the types left for a machine must offer so many different values of a key.
 //!
 //! karpenter: pkg/cloudprovider/types.go, `SatisfiesMinValues`
 
@@ -14,36 +14,36 @@ use crate::pack::dense::vector::Vector;
 use crate::plan::{Launch, Purchase};
 use crate::problem::{MinValuesPolicy, Problem};
 
-/// One key of which a pool wants several values.
+/// A key of which a pool wants several values.
 #[derive(Clone, Debug)]
-struct Choice {
+struct MinValue {
     key: Name,
     least: usize,
 }
 
 /// What pools ask for, and what columns offer.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Choices {
-    /// By pool; empty for pools that take what they get.
-    pools: Vec<Vec<Choice>>,
+pub(crate) struct MinValues {
+    /// By pool; empty for pools without.
+    pools: Vec<Vec<MinValue>>,
     /// Values of a type, by pool and type, in the order of the pool's keys.
     values: FixedMap<(u32, Item), Vec<SmallVec<[u32; 4]>>>,
 }
 
-impl Choices {
+impl MinValues {
     /// What pools ask for; nothing if the settings let them do with less.
     pub(crate) fn new(problem: &Problem, terms: &[PoolTerms]) -> Self {
         let mut pools = vec![Vec::new(); problem.pools.len()];
         if problem.settings.min_values == MinValuesPolicy::Strict {
             for one in terms {
-                let wanted = one.min_values.iter().map(|(key, least)| Choice {
+                let wanted = one.min_values.iter().map(|(key, least)| MinValue {
                     key: labels::canonical(key).into(),
                     least: *least as usize,
                 });
                 pools[one.index as usize] = wanted.collect();
             }
         }
-        Choices {
+        MinValues {
             pools,
             values: FixedMap::default(),
         }
@@ -66,12 +66,12 @@ impl Choices {
         }
     }
 
-    /// Whether a pool asks for a choice at all.
+    /// Whether a pool has any.
     pub(crate) fn asks(&self, pool: u32) -> bool {
         !self.pools[pool as usize].is_empty()
     }
 
-    /// Whether types offer a pool the choice that it asks for.
+    /// Whether types offer what a pool asks for.
     pub(crate) fn suffice<'a>(&self, pool: u32, items: impl Iterator<Item = &'a Item>) -> bool {
         let wanted = &self.pools[pool as usize];
         let mut seen: Vec<SmallVec<[u32; 8]>> = vec![SmallVec::new(); wanted.len()];
@@ -118,7 +118,7 @@ fn kind(item: &Item) -> Item {
             instance_type: *instance_type,
             offering: 0,
         },
-        Item::Made { range, .. } => Item::Made {
+        Item::Custom { range, .. } => Item::Custom {
             range: *range,
             host: 0,
         },
@@ -145,7 +145,7 @@ fn values_of(problem: &Problem, catalog: u32, item: &Item, key: &str) -> Vec<Nam
                 _ => labelled(&one.labels),
             }
         }
-        Item::Made { range, .. } => {
+        Item::Custom { range, .. } => {
             let range = &catalog.ranges[range as usize];
             match key {
                 labels::INSTANCE_TYPE => vec![range.name.clone()],
@@ -155,37 +155,37 @@ fn values_of(problem: &Problem, catalog: u32, item: &Item, key: &str) -> Vec<Nam
     }
 }
 
-/// Whether columns that hold a load offer a pool the choice that it asks for.
-pub(crate) fn columns_suffice<'a>(
-    choices: &Choices,
+/// Whether columns that hold a load offer what a pool asks for.
+pub(crate) fn columns_meet_min_values<'a>(
+    min_values: &MinValues,
     offers: &[Offer],
     pool: u32,
     columns: impl Iterator<Item = &'a Column>,
     load: &Vector,
 ) -> bool {
     let fitting = columns.filter(|column| column.pool == pool && load.fits(&column.room));
-    choices.suffice(
+    min_values.suffice(
         pool,
         fitting.map(|column| &offers[column.offer as usize].item),
     )
 }
 
 impl Compiled<'_> {
-    /// Whether a launch and its alternatives leave the choice that its pool asks for.
-    pub(crate) fn replaceable(&self, launch: &Launch) -> bool {
+    /// Whether a launch and its alternatives meet its pool's `minValues`.
+    pub(crate) fn meets_min_values(&self, launch: &Launch) -> bool {
         let mut pools = self.problem.pools.iter();
         let pool = pools.position(|one| one.name == launch.pool);
         let Some(pool) = pool.map(|pool| pool as u32) else {
             return true;
         };
-        if !self.choices.asks(pool) {
+        if !self.min_values.asks(pool) {
             return true;
         }
         let bought = launch.alternatives.iter().chain([&launch.purchase]);
         let items: Vec<Item> = bought
             .filter_map(|purchase| item(self.problem, purchase))
             .collect();
-        self.choices.suffice(pool, items.iter())
+        self.min_values.suffice(pool, items.iter())
     }
 }
 
@@ -196,7 +196,7 @@ fn item(problem: &Problem, purchase: &Purchase) -> Option<Item> {
             .ranges
             .iter()
             .position(|one| one.name == purchase.instance_type)?;
-        return Some(Item::Made {
+        return Some(Item::Custom {
             range: range as u32,
             host: 0,
         });
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_that_wants_more_than_there_is_takes_nobody_unless_it_may_do_with_less() {
+    fn a_pool_that_wants_more_than_there_is_takes_no_pod_unless_it_may_do_with_less() {
         let mut problem = problem(4, 8);
         let strict = solved(&problem, 50);
         assert!(strict.launches.is_empty() && !strict.unplaced.is_empty());

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::labels;
 use crate::name::Name;
 use crate::pack::compile::Class;
-use crate::pack::compile::caps::{HostCaps, hold};
+use crate::pack::compile::caps::{HeldCaps, hold};
 use crate::pack::compile::demand::Demand;
 use crate::pack::compile::drain::is_counted;
-use crate::pack::compile::groups::{Groups, Kind};
+use crate::pack::compile::groups::{GroupKind, Groups};
 use crate::pack::compile::labels::{ABSENT, Keys};
 use crate::pack::compile::profile::{Cap, Profile};
 use crate::pack::dense::bits::Bits;
@@ -21,13 +21,13 @@ pub(crate) type Attached = BTreeMap<Name, (u32, BTreeSet<Name>)>;
 
 /// A node as a place for pods.
 #[derive(Clone, Debug)]
-pub(crate) struct Host {
+pub(crate) struct ExistingNode {
     /// What is free.
     pub(crate) room: Vector,
     /// Label values, by tracked key.
     pub(crate) values: Box<[u32]>,
     pub(crate) cell: u32,
-    pub(crate) caps: HostCaps,
+    pub(crate) caps: HeldCaps,
     /// Taints that count.
     pub(crate) taints: Vec<Taint>,
     pub(crate) attached: Attached,
@@ -77,39 +77,39 @@ pub(crate) fn compile(
     profiles: &[Profile<'_>],
     classes: &[Class],
     bound: &[Vec<u32>],
-) -> Vec<Host> {
-    let mut hosts: Vec<Host> = Vec::with_capacity(problem.nodes.len());
+) -> Vec<ExistingNode> {
+    let mut nodes: Vec<ExistingNode> = Vec::with_capacity(problem.nodes.len());
     let removed = Bits::empty(problem.nodes.len());
-    for (index, (node, classes_here)) in problem.nodes.iter().zip(bound).enumerate() {
-        let mut host = Host {
-            room: table.vector(&node.allocatable),
-            values: values(node, keys),
+    for (index, (observed, classes_here)) in problem.nodes.iter().zip(bound).enumerate() {
+        let mut node = ExistingNode {
+            room: table.vector(&observed.allocatable),
+            values: values(observed, keys),
             cell: 0,
-            caps: HostCaps::new(),
-            taints: lasting_taints(node),
-            attached: attached(node),
+            caps: HeldCaps::new(),
+            taints: lasting_taints(observed),
+            attached: attached(observed),
             order: 0,
         };
-        for (pod, class) in node.pods.iter().zip(classes_here) {
+        for (pod, class) in observed.pods.iter().zip(classes_here) {
             let class = &classes[*class as usize];
-            host.room
+            node.room
                 .subtract(&class.requests.times(i64::from(pod.count)));
             let profile = &profiles[class.profile as usize];
             let counted = is_counted(problem, &removed, index, pod);
             for cap in profile.bound_caps(groups) {
-                if counted || groups.all.get(cap.group).kind == Kind::Port {
-                    hold(&mut host.caps, cap, pod.count);
+                if counted || groups.all.get(cap.group).kind == GroupKind::Port {
+                    hold(&mut node.caps, cap, pod.count);
                 }
             }
         }
-        hosts.push(host);
+        nodes.push(node);
     }
-    let mut order: Vec<usize> = (0..hosts.len()).collect();
+    let mut order: Vec<usize> = (0..nodes.len()).collect();
     order.sort_by_key(|index| (problem.nodes[*index].phase, &problem.nodes[*index].name));
     for (position, index) in order.into_iter().enumerate() {
-        hosts[index].order = position as u32;
+        nodes[index].order = position as u32;
     }
-    hosts
+    nodes
 }
 
 fn attached(node: &Node) -> Attached {
@@ -157,10 +157,10 @@ fn values(node: &Node, keys: &mut Keys) -> Box<[u32]> {
 }
 
 /// Which nodes meet a demand, taints included.
-pub(crate) fn admit(demand: &Demand, keys: &Keys, hosts: &[Host]) -> Bits {
-    let mut bits = demand.admits(keys, &hosts.iter().map(|host| &*host.values));
-    for (index, host) in hosts.iter().enumerate() {
-        if demand.tolerated.refuses(&host.taints).is_some() {
+pub(crate) fn admit(demand: &Demand, keys: &Keys, nodes: &[ExistingNode]) -> Bits {
+    let mut bits = demand.admits(keys, &nodes.iter().map(|node| &*node.values));
+    for (index, node) in nodes.iter().enumerate() {
+        if demand.tolerated.refuses(&node.taints).is_some() {
             bits.remove(index);
         }
     }
@@ -175,16 +175,16 @@ pub(crate) fn withhold_daemons(
     keys: &Keys,
     table: &Table,
     groups: &mut Groups,
-    hosts: &mut [Host],
+    nodes: &mut [ExistingNode],
 ) {
-    let mut missing = vec![Vector::ZERO; hosts.len()];
+    let mut missing = vec![Vector::ZERO; nodes.len()];
     for daemon in &problem.daemon_sets {
         let Ok(demand) = Demand::daemon(daemon) else {
             continue;
         };
         let requests = table.vector(&daemon.spec.requests);
         let ports = groups.ports(&daemon.spec);
-        for index in admit(&demand, keys, hosts).iter() {
+        for index in admit(&demand, keys, nodes).iter() {
             missing[index].add(&requests);
             for group in &ports {
                 let taken = Cap {
@@ -193,18 +193,18 @@ pub(crate) fn withhold_daemons(
                     most: 1,
                     soft: false,
                 };
-                hold(&mut hosts[index].caps, taken, 1);
+                hold(&mut nodes[index].caps, taken, 1);
             }
         }
     }
-    for ((host, node), missing) in hosts.iter_mut().zip(&problem.nodes).zip(&mut missing) {
-        for pod in node.pods.iter().filter(|pod| pod.daemon) {
+    for ((node, observed), missing) in nodes.iter_mut().zip(&problem.nodes).zip(&mut missing) {
+        for pod in observed.pods.iter().filter(|pod| pod.daemon) {
             let here = table.vector(&pod.spec.requests);
             missing.subtract(&here.times(i64::from(pod.count)));
         }
         for amount in &mut missing.0 {
             *amount = (*amount).max(0);
         }
-        host.room.subtract(missing);
+        node.room.subtract(missing);
     }
 }

@@ -24,7 +24,7 @@ use crate::resources::Resources;
 /// So many that it does not matter; what a share comes to is known only when machines are counted.
 pub(crate) const UNBOUNDED: i64 = 1 << 40;
 
-/// Prices beyond are compared as this one, $140,000 an hour: nobody means to pay them, and the sum over tens of
+/// Prices beyond are compared as this one, $140,000 an hour: no user means to pay them, and the sum over tens of
 /// thousands of machines is still a number.
 const DEAREST: i64 = i64::MAX >> 16;
 
@@ -39,7 +39,7 @@ pub(crate) enum Item {
     /// An offering of a type, by index.
     Fixed { instance_type: u32, offering: u32 },
     /// A size of a range on a host, by index.
-    Made { range: u32, host: u32 },
+    Custom { range: u32, host: u32 },
 }
 
 /// One way to buy a machine.
@@ -51,7 +51,7 @@ pub(crate) struct Offer {
     pub(crate) catalog: u32,
     pub(crate) item: Item,
     pub(crate) price: Money,
-    /// Price, surcharge and trifle in billionths of a dollar.
+    /// Price, surcharge and tie-break in billionths of a dollar.
     pub(crate) cost: i64,
     /// What pods may use, daemons already taken off.
     pub(crate) room: Vector,
@@ -65,7 +65,7 @@ pub(crate) struct Offer {
 /// What is bought, as its catalogue lists it.
 pub(crate) enum Sold<'p> {
     Fixed(&'p InstanceType, &'p Offering),
-    Made(&'p Range, &'p Host),
+    Custom(&'p Range, &'p Host),
 }
 
 impl<'p> Sold<'p> {
@@ -73,7 +73,7 @@ impl<'p> Sold<'p> {
     pub(crate) fn name(&self) -> &'p Name {
         match self {
             Sold::Fixed(one, _) => &one.name,
-            Sold::Made(range, _) => &range.name,
+            Sold::Custom(range, _) => &range.name,
         }
     }
 }
@@ -89,9 +89,9 @@ impl Offer {
                 let one = &catalog.types[instance_type as usize];
                 Sold::Fixed(one, &one.offerings[offering as usize])
             }
-            Item::Made { range, host } => {
+            Item::Custom { range, host } => {
                 let range = &catalog.ranges[range as usize];
-                Sold::Made(range, &range.hosts[host as usize])
+                Sold::Custom(range, &range.hosts[host as usize])
             }
         }
     }
@@ -104,7 +104,7 @@ impl Offer {
                 let way = offering.capacity_type;
                 (&one.name, &offering.zone, way, reservation, None)
             }
-            Sold::Made(range, host) => {
+            Sold::Custom(range, host) => {
                 let name = Some(host.name.clone());
                 (&range.name, &host.zone, range.capacity_type, None, name)
             }
@@ -131,7 +131,7 @@ pub(crate) struct PoolTerms {
 }
 
 /// Collects offers.
-pub(crate) struct Market<'p> {
+pub(crate) struct OfferBuilder<'p> {
     problem: &'p Problem,
     keys: &'p mut Keys,
     table: &'p Table,
@@ -164,7 +164,7 @@ struct Source<'a> {
     reservation: Option<&'a Name>,
 }
 
-impl<'p> Market<'p> {
+impl<'p> OfferBuilder<'p> {
     pub(crate) fn new(
         problem: &'p Problem,
         keys: &'p mut Keys,
@@ -173,7 +173,7 @@ impl<'p> Market<'p> {
         groups: &Groups,
     ) -> Self {
         let variants = Variants::new(problem, keys, demands, groups);
-        Market {
+        OfferBuilder {
             problem,
             keys,
             table,
@@ -186,14 +186,14 @@ impl<'p> Market<'p> {
     }
 
     /// Offers of all pools that may buy.
-    pub(crate) fn open(&mut self) {
+    pub(crate) fn build(&mut self) {
         if let Some(most) = self.problem.settings.max_new_nodes {
             self.supply.counter(Scarce::Nodes, i64::from(most));
         }
         self.count_shared();
         for (index, pool) in self.problem.pools.iter().enumerate() {
             if pool.closed.is_none() && pool.replicas.is_none() {
-                self.open_pool(index as u32, pool);
+                self.build_pool(index as u32, pool);
             }
         }
     }
@@ -223,7 +223,7 @@ impl<'p> Market<'p> {
         }
     }
 
-    fn open_pool(&mut self, index: u32, pool: &'p Pool) {
+    fn build_pool(&mut self, index: u32, pool: &'p Pool) {
         // A pool whose requirements mean nothing buys nothing; dialects refuse it before it gets here.
         let Ok(requirements) = Requirements::parse(&pool.requirements) else {
             return;
@@ -256,8 +256,8 @@ impl<'p> Market<'p> {
         }
         let source = &self.problem.catalogs[catalog];
         let decided = source.decided();
-        let open = |key: &str| !decided.contains(key) && !labels.contains_key(key);
-        let variants = self.variants.of_pool(self.keys, &requirements, open);
+        let build = |key: &str| !decided.contains(key) && !labels.contains_key(key);
+        let variants = self.variants.of_pool(self.keys, &requirements, build);
         let limits = self.limits(index, pool);
         let buyer = Buyer {
             index,
@@ -269,7 +269,7 @@ impl<'p> Market<'p> {
             limits: &limits,
         };
         let first = self.offers.len();
-        self.open_catalog(&buyer);
+        self.build_catalog(&buyer);
         let mut plain = self.offers.split_off(first);
         if variants.len().saturating_mul(plain.len()) > CROWD && !picky {
             plain = unbeaten(plain);
@@ -343,7 +343,7 @@ impl<'p> Market<'p> {
     }
 
     /// What a pool may buy, with the labels that are open left out.
-    fn open_catalog(&mut self, buyer: &Buyer<'_>) {
+    fn build_catalog(&mut self, buyer: &Buyer<'_>) {
         let problem: &'p Problem = self.problem;
         let (pool, catalog) = (buyer.index, buyer.catalog);
         let source: &'p Catalog = &problem.catalogs[catalog as usize];
@@ -388,7 +388,7 @@ impl<'p> Market<'p> {
             }
         }
         for (position, range) in source.ranges.iter().enumerate() {
-            self.open_range(buyer, position as u32, range);
+            self.build_range(buyer, position as u32, range);
         }
     }
 
@@ -447,7 +447,7 @@ impl<'p> Market<'p> {
         }
     }
 
-    fn open_range(&mut self, buyer: &Buyer<'_>, position: u32, range: &'p Range) {
+    fn build_range(&mut self, buyer: &Buyer<'_>, position: u32, range: &'p Range) {
         let (pool, catalog) = (buyer.index, buyer.catalog);
         for (index, host) in range.hosts.iter().enumerate() {
             let place = Source {
@@ -484,7 +484,7 @@ impl<'p> Market<'p> {
                 self.offers.push(Offer {
                     pool,
                     catalog,
-                    item: Item::Made {
+                    item: Item::Custom {
                         range: position,
                         host: index as u32,
                     },
@@ -499,7 +499,7 @@ impl<'p> Market<'p> {
         }
     }
 
-    /// The labels of a node, as far as somebody asks for them; `None` if the pool does not allow it.
+    /// The labels of a node, as far as some pod asks for them; `None` if the pool does not allow it.
     fn values(&mut self, buyer: &Buyer<'_>, place: &Source<'_>) -> Option<Box<[u32]>> {
         for (key, requirement) in buyer.requirements.iter() {
             let allowed = match buyer.lookup(place, key) {
@@ -528,11 +528,11 @@ impl<'p> Market<'p> {
     }
 }
 
-/// A label of a machine, before anybody asks for it.
+/// A label of a machine, before any pod asks for it.
 enum Label {
     Is(Name),
     Missing,
-    /// Nobody has said yet.
+    /// Not decided yet.
     Open,
 }
 

@@ -1,9 +1,9 @@
-//! Everything about a pod but its size, and the ladder of wishes that are given up one by one.
+//! Everything about a pod but its size, and its levels: its preferences are given up one by one.
 
 use std::hash::{Hash, Hasher};
 
 use crate::pack::compile::demand::{Demand, Tolerated};
-use crate::pack::compile::groups::{Groups, Kind};
+use crate::pack::compile::groups::{GroupKind, Groups};
 use crate::pack::dense::intern::Interner;
 use crate::problem::{
     AffinityTerm, NodeAffinityTerm, PodSpec, Policy, PreferencePolicy, Problem, Spread, Weighted,
@@ -11,7 +11,7 @@ use crate::problem::{
 };
 use crate::requirement::RequirementError;
 
-/// The most that a wish can weigh, as Kubernetes has it.
+/// The most that a preference can weigh, as Kubernetes has it.
 const MAX_WEIGHT: i32 = 100;
 
 /// No cap of its own.
@@ -25,34 +25,34 @@ pub(crate) struct Cap {
     pub(crate) matched: bool,
     /// How many counted pods the host may have beside or with it.
     pub(crate) most: u16,
-    /// A wish: asked when the pod comes, and not held against pods that come later.
+    /// A preference: asked when the pod comes, and not held against pods that come later.
     pub(crate) soft: bool,
 }
 
 /// A rule over domains larger than a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Rule {
+pub(crate) struct DomainRule {
     pub(crate) group: u32,
     /// The group counts the pod itself.
     pub(crate) own: bool,
     pub(crate) soft: bool,
 }
 
-/// What is asked while some wishes are still held up.
+/// What is asked while some preferences are still respected.
 #[derive(Clone, Debug)]
 pub(crate) struct Level {
     pub(crate) demand: u32,
-    pub(crate) rules: Vec<Rule>,
+    pub(crate) rules: Vec<DomainRule>,
     pub(crate) caps: Vec<Cap>,
     /// Groups one of whose pods must be on the same host, and whether the pod is one itself.
-    pub(crate) near: Vec<Rule>,
+    pub(crate) host_affinity: Vec<DomainRule>,
 }
 
 /// Pods that are alike but for their requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Profile<'p> {
     pub(crate) spec: &'p PodSpec,
-    /// From all wishes to none; at least one.
+    /// From all preferences to none; at least one.
     pub(crate) levels: Vec<Level>,
     /// Groups that count it.
     pub(crate) matched: Vec<u32>,
@@ -99,13 +99,13 @@ impl PartialEq for Shape<'_> {
 
 impl Eq for Shape<'_> {}
 
-/// One wish of a pod, in the order in which they are given up.
+/// One preference of a pod, in the order in which they are given up.
 ///
 /// karpenter: pkg/controllers/provisioning/scheduling/preferences.go, `Relax`
 #[derive(Clone, Copy)]
-enum Wish<'p> {
-    Near(&'p AffinityTerm),
-    Apart(&'p AffinityTerm),
+enum Preference<'p> {
+    PodAffinity(&'p AffinityTerm),
+    PodAntiAffinity(&'p AffinityTerm),
     Node(&'p NodeAffinityTerm),
     Spread(&'p Spread),
     AvoidTaints,
@@ -118,7 +118,7 @@ pub(crate) struct Profiler<'p, 'c> {
     pub(crate) groups: &'c mut Groups,
     /// Some pool or node has a taint of effect `PreferNoSchedule`.
     pub(crate) prefer_taints: bool,
-    /// Wishes that weigh less are not heard; of those without a weight all or none is.
+    /// Preferences that weigh less are ignored; of those without a weight all are or none is.
     pub(crate) least_weight: i32,
 }
 
@@ -143,44 +143,53 @@ impl<'p> Profiler<'p, '_> {
         }
     }
 
-    fn wishes(&self, spec: &'p PodSpec) -> Vec<Wish<'p>> {
-        let mut wishes = Vec::new();
+    fn preferences(&self, spec: &'p PodSpec) -> Vec<Preference<'p>> {
+        let mut preferences = Vec::new();
         let least = self.least_weight;
-        // Wishes without a weight are given up with the heaviest.
+        // Preferences without a weight are given up with the heaviest.
         let weightless = least <= MAX_WEIGHT;
         if self.problem.settings.preferences == PreferencePolicy::Respect {
-            wishes.extend(heaviest(&spec.preferred_pod_affinity, least).map(Wish::Near));
-            wishes.extend(heaviest(&spec.preferred_pod_anti_affinity, least).map(Wish::Apart));
-            wishes.extend(heaviest(&spec.preferred_affinity, least).map(Wish::Node));
+            preferences
+                .extend(heaviest(&spec.preferred_pod_affinity, least).map(Preference::PodAffinity));
+            preferences.extend(
+                heaviest(&spec.preferred_pod_anti_affinity, least).map(Preference::PodAntiAffinity),
+            );
+            preferences.extend(heaviest(&spec.preferred_affinity, least).map(Preference::Node));
             if weightless {
-                wishes.extend(soft_spreads(spec).map(Wish::Spread));
+                preferences.extend(soft_spreads(spec).map(Preference::Spread));
             }
         }
         if self.prefer_taints && weightless {
-            wishes.push(Wish::AvoidTaints);
+            preferences.push(Preference::AvoidTaints);
         }
-        wishes
+        preferences
     }
 
     fn levels(&mut self, spec: &'p PodSpec) -> Result<Vec<Level>, RequirementError> {
-        let wishes = self.wishes(spec);
-        let mut levels = Vec::with_capacity(wishes.len() + 1);
-        for given_up in 0..=wishes.len() {
-            levels.push(self.level(spec, &wishes[given_up..])?);
+        let preferences = self.preferences(spec);
+        let mut levels = Vec::with_capacity(preferences.len() + 1);
+        for given_up in 0..=preferences.len() {
+            levels.push(self.level(spec, &preferences[given_up..])?);
         }
         Ok(levels)
     }
 
-    fn level(&mut self, spec: &'p PodSpec, wishes: &[Wish<'p>]) -> Result<Level, RequirementError> {
-        let avoid = wishes.iter().any(|wish| matches!(wish, Wish::AvoidTaints));
+    fn level(
+        &mut self,
+        spec: &'p PodSpec,
+        preferences: &[Preference<'p>],
+    ) -> Result<Level, RequirementError> {
+        let avoid = preferences
+            .iter()
+            .any(|preference| matches!(preference, Preference::AvoidTaints));
         let own = Tolerated::These {
             tolerations: spec.tolerations.clone(),
             prefer: !avoid,
         };
         let mut demand = Demand::strict(spec, own)?.with_volumes(spec)?;
-        // Only the heaviest wish about the node is heard at a time.
-        let node = wishes.iter().find_map(|wish| match wish {
-            Wish::Node(term) => Some(*term),
+        // Only the heaviest preference about the node is respected at a time.
+        let node = preferences.iter().find_map(|preference| match preference {
+            Preference::Node(term) => Some(*term),
             _ => None,
         });
         if let Some(term) = node {
@@ -190,7 +199,7 @@ impl<'p> Profiler<'p, '_> {
             demand: self.demands.id(demand),
             rules: Vec::new(),
             caps: Vec::new(),
-            near: Vec::new(),
+            host_affinity: Vec::new(),
         };
         let hard = spec
             .spread
@@ -199,18 +208,25 @@ impl<'p> Profiler<'p, '_> {
         for spread in hard {
             self.add_spread(&mut level, spec, spread, false)?;
         }
-        for group in self.groups.company(self.problem, spec, &spec.affinity) {
+        for group in self
+            .groups
+            .affinity_groups(self.problem, spec, &spec.affinity)
+        {
             self.add_group(&mut level, group, false);
         }
         for term in &spec.anti_affinity {
-            self.add_term(&mut level, spec, term, Kind::Anti, false);
+            self.add_term(&mut level, spec, term, GroupKind::Anti, false);
         }
-        for wish in wishes {
-            match wish {
-                Wish::Near(term) => self.add_term(&mut level, spec, term, Kind::Affinity, true),
-                Wish::Apart(term) => self.add_term(&mut level, spec, term, Kind::Anti, true),
-                Wish::Spread(spread) => self.add_spread(&mut level, spec, spread, true)?,
-                Wish::Node(_) | Wish::AvoidTaints => {}
+        for preference in preferences {
+            match preference {
+                Preference::PodAffinity(term) => {
+                    self.add_term(&mut level, spec, term, GroupKind::Affinity, true)
+                }
+                Preference::PodAntiAffinity(term) => {
+                    self.add_term(&mut level, spec, term, GroupKind::Anti, true)
+                }
+                Preference::Spread(spread) => self.add_spread(&mut level, spec, spread, true)?,
+                Preference::Node(_) | Preference::AvoidTaints => {}
             }
         }
         for group in self.groups.ports(spec) {
@@ -248,7 +264,7 @@ impl<'p> Profiler<'p, '_> {
             let cap = u16::try_from(spread.max_skew).unwrap_or(NO_CAP - 1);
             push_cap(level, group, cap, soft);
         } else {
-            level.rules.push(Rule {
+            level.rules.push(DomainRule {
                 group,
                 own: false,
                 soft,
@@ -262,25 +278,25 @@ impl<'p> Profiler<'p, '_> {
         level: &mut Level,
         spec: &'p PodSpec,
         term: &'p AffinityTerm,
-        kind: Kind,
+        kind: GroupKind,
         soft: bool,
     ) {
-        // A term that matches nothing keeps nobody away, and draws nobody near.
+        // A term that matches nothing repels and attracts no pod.
         if let Some(group) = self.groups.term(self.problem, spec, term, kind) {
             self.add_group(level, group, soft);
         }
     }
 
     fn add_group(&self, level: &mut Level, group: u32, soft: bool) {
-        let rule = Rule {
+        let rule = DomainRule {
             group,
             own: false,
             soft,
         };
         let known = self.groups.all.get(group);
         match (known.is_host(), known.kind) {
-            (true, Kind::Anti) => push_cap(level, group, 0, soft),
-            (true, _) => level.near.push(rule),
+            (true, GroupKind::Anti) => push_cap(level, group, 0, soft),
+            (true, _) => level.host_affinity.push(rule),
             (false, _) => level.rules.push(rule),
         }
     }
@@ -295,8 +311,11 @@ fn push_cap(level: &mut Level, group: u32, most: u16, soft: bool) {
     });
 }
 
-fn heaviest<T>(wishes: &[Weighted<T>], least: i32) -> impl Iterator<Item = &T> {
-    let mut sorted: Vec<&Weighted<T>> = wishes.iter().filter(|one| one.weight >= least).collect();
+fn heaviest<T>(preferences: &[Weighted<T>], least: i32) -> impl Iterator<Item = &T> {
+    let mut sorted: Vec<&Weighted<T>> = preferences
+        .iter()
+        .filter(|one| one.weight >= least)
+        .collect();
     sorted.sort_by_key(|one| -one.weight);
     sorted.into_iter().map(|one| &one.term)
 }
@@ -314,13 +333,13 @@ impl Profile<'_> {
         self.matched = groups.counting(&self.spec.namespace, &self.spec.labels);
         let matched = &self.matched;
         for level in &mut self.levels {
-            for rule in level.rules.iter_mut().chain(&mut level.near) {
+            for rule in level.rules.iter_mut().chain(&mut level.host_affinity) {
                 rule.own = matched.binary_search(&rule.group).is_ok();
             }
             for cap in &mut level.caps {
                 let own = matched.binary_search(&cap.group).is_ok();
                 cap.matched |= own;
-                // Apart from itself it may have nobody of the kind; with itself, one.
+                // Apart from itself it may have none of the kind; with itself, one.
                 if cap.most == 0 && own {
                     cap.most = 1;
                 }
@@ -342,17 +361,21 @@ impl Profile<'_> {
         }
         let sought = |group: &u32| {
             let group = groups.all.get(*group);
-            !group.is_host() && matches!(group.kind, Kind::Affinity | Kind::Anti)
+            !group.is_host() && matches!(group.kind, GroupKind::Affinity | GroupKind::Anti)
         };
         self.anchored = self.levels.iter().any(|level| !level.rules.is_empty())
             || self.matched.iter().any(sought)
             || self.matched.iter().any(|group| tangled.contains(group));
     }
 
-    /// Why nobody knows which pods one of its rules is about.
+    /// Why it cannot be known which pods one of its rules is about.
     fn unreadable(&self, groups: &Groups) -> Option<String> {
         let level = self.levels.last()?;
-        let rules = level.rules.iter().chain(&level.near).map(|rule| rule.group);
+        let rules = level
+            .rules
+            .iter()
+            .chain(&level.host_affinity)
+            .map(|rule| rule.group);
         let fault = rules
             .chain(level.caps.iter().map(|cap| cap.group))
             .find_map(|group| groups.fault(group))?;
@@ -363,7 +386,10 @@ impl Profile<'_> {
     pub(crate) fn bound_caps<'a>(&'a self, groups: &'a Groups) -> impl Iterator<Item = Cap> + 'a {
         self.levels.last().into_iter().flat_map(move |level| {
             level.caps.iter().map(move |cap| {
-                let lasting = matches!(groups.all.get(cap.group).kind, Kind::Anti | Kind::Port);
+                let lasting = matches!(
+                    groups.all.get(cap.group).kind,
+                    GroupKind::Anti | GroupKind::Port
+                );
                 Cap {
                     most: if lasting { cap.most } else { NO_CAP },
                     ..*cap

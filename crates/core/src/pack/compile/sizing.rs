@@ -1,4 +1,4 @@
-//! Machines made to measure: which sizes are looked at, what they cost, and how far one shrinks to fit its pods.
+//! Machines of custom size: which sizes are looked at, what they cost, and how far one shrinks to fit its pods.
 
 use std::collections::BTreeSet;
 
@@ -61,14 +61,14 @@ pub(crate) fn daemons(problem: &Problem, keys: &Keys, pool: u32, values: &[u32])
 
 /// Sizes of one resource that a host can give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Steps {
+pub(crate) struct SizeSteps {
     pub(crate) least: i64,
     /// How many sizes there are above the least.
     pub(crate) count: i64,
     step: i64,
 }
 
-impl Steps {
+impl SizeSteps {
     /// `None` if the host has too little for the smallest machine.
     pub(crate) fn of(range: &Range, host: &Host, resource: &str) -> Option<Self> {
         let all = range.max.get(resource);
@@ -83,7 +83,7 @@ impl Steps {
         } else {
             all
         };
-        (least <= most).then(|| Steps {
+        (least <= most).then(|| SizeSteps {
             least,
             count: if step > 0 { (most - least) / step } else { 0 },
             step,
@@ -138,7 +138,7 @@ pub(crate) fn fit(range: &Range, host: &Host, need: &Resources) -> Option<Resour
         if resource == resources::MEMORY {
             wanted += huge_pages(range, &size);
         }
-        let steps = Steps::of(range, host, resource)?;
+        let steps = SizeSteps::of(range, host, resource)?;
         size.set(resource, steps.at(steps.holding(wanted)?));
     }
     allocatable(range, &size).fits(need).then_some(size)
@@ -174,7 +174,7 @@ pub(crate) fn sizes(
 ) -> Vec<Resources> {
     let mut all = vec![range.max.clone()];
     for resource in sized(range) {
-        let Some(steps) = Steps::of(range, host, resource) else {
+        let Some(steps) = SizeSteps::of(range, host, resource) else {
             return Vec::new();
         };
         let asked = || singles.iter().any(|pod| pod.get(resource) > 0);
@@ -203,7 +203,7 @@ pub(crate) fn sizes(
 
 /// So many sizes from a first one up to the largest. Quadratic spacing: small machines differ more from each other than
 /// large ones.
-fn spaced(steps: Steps, first: i64, parts: i64) -> Vec<i64> {
+fn spaced(steps: SizeSteps, first: i64, parts: i64) -> Vec<i64> {
     if parts == 1 {
         return vec![steps.at(first)];
     }

@@ -1,4 +1,5 @@
-//! Of two plans that cost the same, the one with fewer machines: each machine costs a trifle more than its price.
+//! Tie-break: of two plans that cost the same the one with fewer machines wins, because each machine counts a hundred
+//! thousandth of the cheapest one more than its price.
 //!
 //! Where prices grow in step with size, any number of small machines costs what one large machine does. Fewer are better
 //! all the same: less to boot, to watch and to fall to pieces, and more room in one place for what comes next.
@@ -10,14 +11,14 @@ const SHARE: i64 = 100_000;
 
 /// What each machine counts beyond its price.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Trifle {
+pub(crate) struct TieBreak {
     each: i64,
     /// The cheapest machine that costs anything.
     least: i64,
 }
 
-impl Trifle {
-    /// Puts the trifle on what costs anything.
+impl TieBreak {
+    /// Adds it to what costs anything.
     pub(crate) fn weigh(offers: &mut [Offer]) -> Self {
         let priced = offers.iter().map(|offer| offer.cost);
         let least = priced.filter(|cost| *cost > 0).min().unwrap_or(0);
@@ -25,7 +26,7 @@ impl Trifle {
         for offer in offers.iter_mut().filter(|offer| offer.cost > 0) {
             offer.cost = offer.cost.saturating_add(each);
         }
-        Trifle { each, least }
+        TieBreak { each, least }
     }
 
     /// What so many machines of a weighed cost really cost, at most.

@@ -1,4 +1,4 @@
-//! Labels that a catalogue leaves open: one variant of a machine for each combination of values that somebody asks for.
+//! Labels that a catalogue leaves open: one variant of a machine for each combination of values that some pod asks for.
 //!
 //! A pool that requires a key of its own gives it whatever value its pods ask for, and so does a cloud with the
 //! well-known labels that its catalogue does not mention. A machine has one value all the same: pods that ask for
@@ -42,7 +42,7 @@ pub(crate) struct Variants<'d> {
 struct Open {
     key: u32,
     name: Name,
-    /// The first is what nobody in particular gets; `None` is no label.
+    /// The first is the default; `None` is no label.
     values: Vec<Option<Name>>,
 }
 
@@ -142,7 +142,7 @@ impl<'d> Variants<'d> {
     }
 
     /// Values that a key may get: those that the pool lists, or enough that whatever a pod asks for is among them; none
-    /// if nobody asks.
+    /// if no pod asks.
     fn values(&self, key: usize, own: &Requirement) -> Vec<Option<Name>> {
         if let Some(listed) = own.listed() {
             let mut values: Vec<Option<Name>> = listed.iter().cloned().map(Some).collect();

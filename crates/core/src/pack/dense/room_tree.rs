@@ -5,7 +5,7 @@ use crate::pack::dense::vector::{LEAD, Lead, Vector, lead_fits};
 /// A tree over machines in order of opening: each inner place knows the most that any machine below it has free of
 /// each resource.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Finder {
+pub(crate) struct RoomTree {
     /// Places for machines, a power of two.
     size: usize,
     count: usize,
@@ -15,7 +15,7 @@ pub(crate) struct Finder {
 
 const NONE: Lead = [-1; LEAD];
 
-impl Finder {
+impl RoomTree {
     /// Adds a machine after those that are there.
     pub(crate) fn push(&mut self, free: &Vector) {
         if self.count == self.size {
@@ -88,11 +88,11 @@ mod tests {
 
     #[test]
     fn machines_with_room_come_in_order_and_none_is_passed_over() {
-        let mut finder = Finder::default();
-        assert_eq!(finder.next(0, &vector(0, 0)), None);
+        let mut room_tree = RoomTree::default();
+        assert_eq!(room_tree.next(0, &vector(0, 0)), None);
         let free: Vec<Vector> = (0..37).map(|at| vector(at * 7 % 11, at * 5 % 13)).collect();
         for one in &free {
-            finder.push(one);
+            room_tree.push(one);
         }
         for need in [
             vector(0, 0),
@@ -103,7 +103,7 @@ mod tests {
         ] {
             let mut found = Vec::new();
             let mut start = 0;
-            while let Some(index) = finder.next(start, &need) {
+            while let Some(index) = room_tree.next(start, &need) {
                 found.push(index);
                 start = index + 1;
             }
@@ -114,11 +114,11 @@ mod tests {
 
     #[test]
     fn a_machine_that_is_filled_is_passed_over() {
-        let mut finder = Finder::default();
-        finder.push(&vector(4, 4));
-        finder.push(&vector(4, 4));
-        finder.set(0, &vector(1, 4));
-        assert_eq!(finder.next(0, &vector(2, 2)), Some(1));
-        assert_eq!(finder.next(0, &vector(1, 1)), Some(0));
+        let mut room_tree = RoomTree::default();
+        room_tree.push(&vector(4, 4));
+        room_tree.push(&vector(4, 4));
+        room_tree.set(0, &vector(1, 4));
+        assert_eq!(room_tree.next(0, &vector(2, 2)), Some(1));
+        assert_eq!(room_tree.next(0, &vector(1, 1)), Some(0));
     }
 }

@@ -2,14 +2,14 @@
 
 /// A stream of numbers (the generator known as `SplitMix64`).
 #[derive(Clone, Debug)]
-pub(crate) struct Dice(u64);
+pub(crate) struct SeededGenerator(u64);
 
-impl Dice {
+impl SeededGenerator {
     /// A stream of its own for each pair.
     pub(crate) fn new(seed: u64, stream: u64) -> Self {
-        let mut dice = Dice(seed);
-        let start = dice.next();
-        Dice(start ^ stream.wrapping_mul(0xD134_2543_DE82_EF95))
+        let mut generator = SeededGenerator(seed);
+        let start = generator.next();
+        SeededGenerator(start ^ stream.wrapping_mul(0xD134_2543_DE82_EF95))
     }
 
     fn next(&mut self) -> u64 {
@@ -38,8 +38,8 @@ mod tests {
     #[test]
     fn the_same_seed_gives_the_same_numbers_and_another_gives_others() {
         let draw = |seed, stream| {
-            let mut dice = Dice::new(seed, stream);
-            (0..8).map(|_| dice.below(1000)).collect::<Vec<_>>()
+            let mut generator = SeededGenerator::new(seed, stream);
+            (0..8).map(|_| generator.below(1000)).collect::<Vec<_>>()
         };
         assert_eq!(draw(1, 2), draw(1, 2));
         assert_ne!(draw(1, 2), draw(1, 3));
@@ -48,10 +48,10 @@ mod tests {
 
     #[test]
     fn numbers_stay_within_their_bounds() {
-        let mut dice = Dice::new(0, 0);
+        let mut generator = SeededGenerator::new(0, 0);
         for bound in 1..200 {
-            assert!(dice.below(bound) < bound);
-            let unit = dice.unit();
+            assert!(generator.below(bound) < bound);
+            let unit = generator.unit();
             assert!((0.0..1.0).contains(&unit));
         }
     }

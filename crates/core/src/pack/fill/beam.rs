@@ -14,13 +14,13 @@ const PRICINGS: usize = 8;
 const SLACK: usize = 2;
 /// Beginnings that most fillings are found with.
 const MANY: usize = 1024;
-/// The offer after the last.
+/// The kind after the last.
 const NONE: u32 = u32::MAX;
 
-/// A kind of pod on offer.
+/// A kind of pod that may go in.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Offer {
-    /// Who it is, for the caller.
+pub(crate) struct PodKind {
+    /// Its number for the caller.
     pub(crate) name: u32,
     pub(crate) requests: Lead,
     pub(crate) value: f64,
@@ -37,15 +37,15 @@ struct Beginning {
     most: f64,
     /// The one it goes on from, and the pods that were added.
     parent: u32,
-    offer: u32,
+    kind: u32,
     count: u32,
-    /// The next offer that fits.
+    /// The next kind that fits.
     next: u32,
 }
 
 /// A filling, as kinds with counts, and how many looks it took to find it.
 #[derive(Debug)]
-pub(crate) struct Filling {
+pub(crate) struct BeamFilling {
     pub(crate) value: f64,
     pub(crate) picks: Vec<(u32, u32)>,
     pub(crate) looked_at: u32,
@@ -53,10 +53,10 @@ pub(crate) struct Filling {
 
 /// The most valuable filling found that is worth more than `least`, or an empty one. Of all beginnings `width` are kept
 /// from kind to kind.
-pub(crate) fn fill(offers: Vec<Offer>, room: Lead, least: f64, width: usize) -> Filling {
-    let mut search = Search::new(offers, room, least);
+pub(crate) fn search(kinds: Vec<PodKind>, room: Lead, least: f64, width: usize) -> BeamFilling {
+    let mut search = BeamSearch::new(kinds, room, least);
     search.begin(room);
-    for index in search.few..search.offers.len() {
+    for index in search.few..search.kinds.len() {
         if search.alive.is_empty() {
             break;
         }
@@ -69,17 +69,17 @@ pub(crate) fn fill(offers: Vec<Offer>, room: Lead, least: f64, width: usize) -> 
     search.finish()
 }
 
-struct Search {
+struct BeamSearch {
     /// Pods that take more than half of a resource, then the others, most valuable for their room first.
-    offers: Vec<Offer>,
+    kinds: Vec<PodKind>,
     /// How many of the former there are.
     few: usize,
     prices: [f64; LEAD],
-    /// Value for room at these prices, by offer.
+    /// Value for room at these prices, by kind.
     density: Vec<f64>,
-    /// What all pods from an offer on are worth beyond the room they take.
+    /// What all pods from a kind on are worth beyond the room they take.
     surplus: Vec<f64>,
-    /// The first from an offer on that asks for no device.
+    /// The first from a kind on that asks for no device.
     without_devices: Vec<usize>,
     all: Vec<Beginning>,
     alive: Vec<u32>,
@@ -92,25 +92,25 @@ struct Search {
     looked_at: u32,
 }
 
-impl Search {
-    fn new(mut offers: Vec<Offer>, room: Lead, least: f64) -> Self {
-        for offer in &mut offers {
-            offer.most = offer.most.min(copies(&offer.requests, &room));
+impl BeamSearch {
+    fn new(mut kinds: Vec<PodKind>, room: Lead, least: f64) -> Self {
+        for kind in &mut kinds {
+            kind.most = kind.most.min(copies(&kind.requests, &room));
         }
-        let large = |offer: &Offer, at: usize| offer.requests[at] * 2 > room[at];
-        let scarce = (0..LEAD).max_by_key(|at| offers.iter().filter(|one| large(one, *at)).count());
-        let (mut few, mut others): (Vec<Offer>, Vec<Offer>) = offers
+        let large = |kind: &PodKind, at: usize| kind.requests[at] * 2 > room[at];
+        let scarce = (0..LEAD).max_by_key(|at| kinds.iter().filter(|one| large(one, *at)).count());
+        let (mut few, mut others): (Vec<PodKind>, Vec<PodKind>) = kinds
             .into_iter()
-            .partition(|offer| scarce.is_some_and(|at| large(offer, at)));
+            .partition(|kind| scarce.is_some_and(|at| large(kind, at)));
         // Where most pods are large, they are what room is for.
         if few.len() > others.len() {
             others.append(&mut few);
         }
         let prices = prices(&others, room);
-        let density = |offer: &Offer| {
-            let takes = worth(&prices, &offer.requests);
+        let density = |kind: &PodKind| {
+            let takes = worth(&prices, &kind.requests);
             if takes > 0.0 {
-                offer.value / takes
+                kind.value / takes
             } else {
                 f64::INFINITY
             }
@@ -119,27 +119,27 @@ impl Search {
             let order = density(b).total_cmp(&density(a));
             order.then(a.name.cmp(&b.name))
         });
-        let mut offers = few;
-        let few = offers.len();
-        offers.append(&mut others);
-        let density = offers.iter().map(density).collect();
-        let mut surplus = vec![0.0; offers.len() + 1];
-        for index in (few..offers.len()).rev() {
-            let offer = &offers[index];
-            let beyond = (offer.value - worth(&prices, &offer.requests)).max(0.0);
-            surplus[index] = surplus[index + 1] + beyond * f64::from(offer.most);
+        let mut kinds = few;
+        let few = kinds.len();
+        kinds.append(&mut others);
+        let density = kinds.iter().map(density).collect();
+        let mut surplus = vec![0.0; kinds.len() + 1];
+        for index in (few..kinds.len()).rev() {
+            let kind = &kinds[index];
+            let beyond = (kind.value - worth(&prices, &kind.requests)).max(0.0);
+            surplus[index] = surplus[index + 1] + beyond * f64::from(kind.most);
         }
-        let mut without_devices = vec![offers.len(); offers.len() + 1];
-        for index in (0..offers.len()).rev() {
-            let without = offers[index].requests[DEVICES] == 0;
+        let mut without_devices = vec![kinds.len(); kinds.len() + 1];
+        for index in (0..kinds.len()).rev() {
+            let without = kinds[index].requests[DEVICES] == 0;
             without_devices[index] = if without {
                 index
             } else {
                 without_devices[index + 1]
             };
         }
-        Search {
-            offers,
+        BeamSearch {
+            kinds,
             few,
             prices,
             density,
@@ -161,7 +161,7 @@ impl Search {
             value: 0.0,
             most: 0.0,
             parent: 0,
-            offer: 0,
+            kind: 0,
             count: 0,
             next: 0,
         };
@@ -180,7 +180,7 @@ impl Search {
     /// Adds pods of one kind to all beginnings that have room for them.
     fn go_on(&mut self, index: usize) {
         let (own, after) = (index as u32, index as u32 + 1);
-        let most = self.offers[index].most;
+        let most = self.kinds[index].most;
         let mut before = std::mem::replace(&mut self.alive, std::mem::take(&mut self.before));
         for at in before.drain(..) {
             let from = self.all[at as usize];
@@ -201,7 +201,7 @@ impl Search {
                 count: 0,
                 ..from
             };
-            while with.count < most && lead_fits(&self.offers[index].requests, &with.left) {
+            while with.count < most && lead_fits(&self.kinds[index].requests, &with.left) {
                 with = self.with_one(&with, own);
                 self.consider(with, after);
             }
@@ -211,17 +211,17 @@ impl Search {
 
     /// One pod more.
     fn with_one(&self, from: &Beginning, index: u32) -> Beginning {
-        let offer = &self.offers[index as usize];
+        let kind = &self.kinds[index as usize];
         Beginning {
-            left: std::array::from_fn(|at| from.left[at] - offer.requests[at]),
-            value: from.value + offer.value,
-            offer: index,
+            left: std::array::from_fn(|at| from.left[at] - kind.requests[at]),
+            value: from.value + kind.value,
+            kind: index,
             count: from.count + 1,
             ..*from
         }
     }
 
-    /// Keeps a beginning that is the best or may become it, with what is on offer from an index on.
+    /// Keeps a beginning that is the best or may become it, with the kinds from an index on.
     fn consider(&mut self, one: Beginning, from: u32) {
         let one = self.ahead(one, from);
         let better = one.value > self.best.0;
@@ -236,7 +236,7 @@ impl Search {
         }
     }
 
-    /// Finds the next offer that fits and what can become of a beginning then; `NONE` if that is not the best.
+    /// Finds the next kind that fits and what can become of a beginning then; `NONE` if that is not the best.
     fn ahead(&mut self, mut one: Beginning, from: u32) -> Beginning {
         one.next = NONE;
         one.most = one.value;
@@ -247,7 +247,7 @@ impl Search {
             if full {
                 index = self.without_devices[index];
             }
-            let Some(offer) = self.offers.get(index) else {
+            let Some(kind) = self.kinds.get(index) else {
                 break;
             };
             self.looked_at += 1;
@@ -255,7 +255,7 @@ impl Search {
             if most <= self.best.0 {
                 break;
             }
-            if lead_fits(&offer.requests, &one.left) {
+            if lead_fits(&kind.requests, &one.left) {
                 one.next = index as u32;
                 one.most = most;
                 break;
@@ -307,15 +307,15 @@ impl Search {
         }
     }
 
-    fn finish(self) -> Filling {
+    fn finish(self) -> BeamFilling {
         let mut picks = Vec::new();
         let (value, mut at) = self.best;
         while at > 0 {
             let one = &self.all[at];
-            picks.push((self.offers[one.offer as usize].name, one.count));
+            picks.push((self.kinds[one.kind as usize].name, one.count));
             at = one.parent as usize;
         }
-        Filling {
+        BeamFilling {
             value: if picks.is_empty() { 0.0 } else { value },
             picks,
             looked_at: self.looked_at,
@@ -343,23 +343,23 @@ fn worth(prices: &[f64; LEAD], room: &Lead) -> f64 {
 
 /// What a unit of each resource is worth when kinds of which all are taken no longer count: pods of which there are only a
 /// few may be worth more than their room.
-fn prices(offers: &[Offer], mut room: Lead) -> [f64; LEAD] {
-    let mut free: Vec<&Offer> = offers.iter().collect();
+fn prices(kinds: &[PodKind], mut room: Lead) -> [f64; LEAD] {
+    let mut free: Vec<&PodKind> = kinds.iter().collect();
     let mut prices = [0.0; LEAD];
     for _ in 0..PRICINGS {
         let pods: Vec<(&[i64], f64)> = free
             .iter()
-            .map(|offer| (offer.requests.as_slice(), offer.value))
+            .map(|kind| (kind.requests.as_slice(), kind.value))
             .collect();
-        let cut = fractional_knapsack::fill(&pods, &room);
-        prices.copy_from_slice(&cut.prices);
-        let mut parts = cut.parts.iter();
+        let fractional = fractional_knapsack::solve(&pods, &room);
+        prices.copy_from_slice(&fractional.prices);
+        let mut parts = fractional.parts.iter();
         let before = free.len();
-        free.retain(|offer| {
+        free.retain(|kind| {
             let wanted = parts
                 .next()
-                .is_some_and(|part| *part > f64::from(offer.most));
-            let all: Lead = offer.requests.map(|need| need * i64::from(offer.most));
+                .is_some_and(|part| *part > f64::from(kind.most));
+            let all: Lead = kind.requests.map(|need| need * i64::from(kind.most));
             let used_up = wanted && lead_fits(&all, &room);
             if used_up {
                 for (have, need) in room.iter_mut().zip(all) {
@@ -379,8 +379,8 @@ fn prices(offers: &[Offer], mut room: Lead) -> [f64; LEAD] {
 mod tests {
     use super::*;
 
-    fn offer(name: u32, cpu: i64, value: f64, most: u32) -> Offer {
-        Offer {
+    fn kind(name: u32, cpu: i64, value: f64, most: u32) -> PodKind {
+        PodKind {
             name,
             requests: [cpu, 0, 1, 0],
             value,
@@ -388,55 +388,51 @@ mod tests {
         }
     }
 
-    fn filled(offers: Vec<Offer>, cpu: i64, width: usize) -> Vec<(u32, u32)> {
-        let mut picks = fill(offers, [cpu, 0, 99, 0], 0.0, width).picks;
+    fn filled(kinds: Vec<PodKind>, cpu: i64, width: usize) -> Vec<(u32, u32)> {
+        let mut picks = search(kinds, [cpu, 0, 99, 0], 0.0, width).picks;
         picks.sort_unstable();
         picks
     }
 
     #[test]
     fn pods_that_fill_the_room_exactly_are_found() {
-        // Sevens are worth most for their room, and leave room that nobody else can use; fives and threes fill it.
-        let offers = vec![
-            offer(0, 7, 6.9, 9),
-            offer(1, 5, 4.8, 9),
-            offer(2, 3, 2.8, 1),
-        ];
-        assert_eq!(filled(offers, 13, 8), [(1, 2), (2, 1)]);
+        // Sevens are worth most for their room, and leave room that no other pod can use; fives and threes fill it.
+        let kinds = vec![kind(0, 7, 6.9, 9), kind(1, 5, 4.8, 9), kind(2, 3, 2.8, 1)];
+        assert_eq!(filled(kinds, 13, 8), [(1, 2), (2, 1)]);
     }
 
     #[test]
     fn a_pod_that_is_larger_than_half_the_room_is_weighed_against_all_others() {
-        let offers = |value| {
-            let small = (1..4).map(|name| offer(name, i64::from(name) + 1, f64::from(name), 9));
-            small.chain([offer(0, 9, value, 1)]).collect()
+        let kinds = |value| {
+            let small = (1..4).map(|name| kind(name, i64::from(name) + 1, f64::from(name), 9));
+            small.chain([kind(0, 9, value, 1)]).collect()
         };
-        assert_eq!(filled(offers(7.6), 12, 8), [(0, 1), (2, 1)]);
-        assert_eq!(filled(offers(6.0), 12, 8), [(3, 3)]);
+        assert_eq!(filled(kinds(7.6), 12, 8), [(0, 1), (2, 1)]);
+        assert_eq!(filled(kinds(6.0), 12, 8), [(3, 3)]);
     }
 
     #[test]
     fn no_more_pods_are_taken_than_there_are() {
-        let offers = vec![offer(0, 2, 2.0, 2), offer(1, 3, 2.5, 1)];
-        assert_eq!(filled(offers, 20, 8), [(0, 2), (1, 1)]);
+        let kinds = vec![kind(0, 2, 2.0, 2), kind(1, 3, 2.5, 1)];
+        assert_eq!(filled(kinds, 20, 8), [(0, 2), (1, 1)]);
     }
 
     #[test]
     fn what_is_worth_no_more_than_asked_for_is_not_found() {
-        let offers = vec![offer(0, 2, 2.0, 9)];
-        assert_eq!(fill(offers, [5, 0, 9, 0], 4.0, 8).picks, []);
+        let kinds = vec![kind(0, 2, 2.0, 9)];
+        assert_eq!(search(kinds, [5, 0, 9, 0], 4.0, 8).picks, []);
     }
 
     #[test]
     fn with_enough_width_nothing_is_better() {
-        let mut dice = crate::pack::dense::seeded::Dice::new(7, 0);
+        let mut generator = crate::pack::dense::seeded::SeededGenerator::new(7, 0);
         for _ in 0..200 {
-            let offers: Vec<Offer> = (0..6)
+            let kinds: Vec<PodKind> = (0..6)
                 .map(|name| {
-                    let mut roll = |sides| dice.below(sides) as u32;
+                    let mut roll = |sides| generator.below(sides) as u32;
                     let (cpu, gib) = (1 + i64::from(roll(9)), 1 + i64::from(roll(12)));
                     let gpus = i64::from(roll(2));
-                    Offer {
+                    PodKind {
                         name,
                         requests: [cpu, gib, 1, gpus],
                         value: 0.5 + f64::from(roll(100)) / 10.0,
@@ -445,14 +441,14 @@ mod tests {
                 })
                 .collect();
             let room = [16, 18, 30, 3];
-            let value = fill(offers.clone(), room, 0.0, usize::MAX).value;
-            let best = by_trying(&offers, room);
+            let value = search(kinds.clone(), room, 0.0, usize::MAX).value;
+            let best = by_trying(&kinds, room);
             assert!((value - best).abs() < 1e-9, "{value} {best} {offers:?}");
         }
     }
 
-    fn by_trying(offers: &[Offer], room: Lead) -> f64 {
-        let Some((first, rest)) = offers.split_first() else {
+    fn by_trying(kinds: &[PodKind], room: Lead) -> f64 {
+        let Some((first, rest)) = kinds.split_first() else {
             return 0.0;
         };
         let mut left = room;

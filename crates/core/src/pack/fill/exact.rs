@@ -1,12 +1,12 @@
-//! The most valuable filling of one machine.
+//! Exact fill: the most valuable filling of one machine, by branch and bound, or by a beam where that would take long.
 
-use crate::pack::compile::caps::{self, HostCaps};
+use crate::pack::compile::caps::{self, HeldCaps};
 use crate::pack::dense::vector::{LEAD, Vector, WIDTH};
-use crate::pack::fill::beam::{self, Offer};
+use crate::pack::fill::beam::{self, PodKind};
 use crate::pack::packing::Context;
 use crate::pack::value::fractional_knapsack;
 
-/// A lot on offer for one machine: lot, position, value, and the most that may be taken.
+/// A lot that may go into one machine: lot, position, value, and the most that may be taken.
 type Item = (u32, usize, f64, u32);
 
 /// Exchanges of single pods in one filling.
@@ -15,7 +15,7 @@ const MAX_EXCHANGES: usize = 24;
 const BEGINNINGS: u32 = 12;
 
 /// A machine to be filled, again and again as values change.
-pub(crate) struct Empty {
+pub(crate) struct EmptyMachine {
     column: u32,
     /// Positions of lots whose pods it can hold.
     fitting: Vec<usize>,
@@ -23,11 +23,11 @@ pub(crate) struct Empty {
     prices: Option<[f64; WIDTH]>,
 }
 
-impl Empty {
+impl EmptyMachine {
     pub(crate) fn new(context: &Context<'_, '_>, lots: &[u32], column: u32) -> Self {
         let room = &context.compiled.columns[column as usize].room;
         let fits = |lot: u32| context.requests(lot).fits(room) && context.may_use(lot, column);
-        Empty {
+        EmptyMachine {
             column,
             fitting: (0..lots.len()).filter(|at| fits(lots[*at])).collect(),
             prices: None,
@@ -47,10 +47,10 @@ impl Empty {
 }
 
 /// Looks for the most valuable filling of one machine, most valuable pods for their size first.
-pub(crate) struct Filler<'a, 'p> {
+pub(crate) struct ExactFill<'a, 'p> {
     context: &'a Context<'a, 'p>,
     items: Vec<Item>,
-    /// How many of each the machine would take if pods could be cut.
+    /// How many of each the machine would take if pods were divisible.
     parts: Vec<f64>,
     /// What a unit of each resource can be worth at most, from each item on, if it were the only scarce one.
     rates: Vec<[f64; 4]>,
@@ -64,11 +64,11 @@ pub(crate) struct Filler<'a, 'p> {
     budget: u32,
 }
 
-impl<'a, 'p> Filler<'a, 'p> {
+impl<'a, 'p> ExactFill<'a, 'p> {
     /// A search for fillings of a machine that are worth more than `least`; `None` if there is certainly none.
     pub(crate) fn new(
         context: &'a Context<'a, 'p>,
-        machine: &mut Empty,
+        machine: &mut EmptyMachine,
         lots: &[u32],
         left: &[u32],
         values: &[f64],
@@ -113,7 +113,7 @@ impl<'a, 'p> Filler<'a, 'p> {
                 }
             }
         }
-        let filler = Filler {
+        let exact_fill = ExactFill {
             context,
             items,
             parts,
@@ -126,7 +126,7 @@ impl<'a, 'p> Filler<'a, 'p> {
             nodes: 0,
             budget: 0,
         };
-        (filler.ceiling() > least).then_some(filler)
+        (exact_fill.ceiling() > least).then_some(exact_fill)
     }
 
     /// What no filling exceeds.
@@ -143,16 +143,16 @@ impl<'a, 'p> Filler<'a, 'p> {
         self.budget = budget;
         if width == 0 || !self.narrow(width) {
             self.round_down(self.room);
-            self.descend(0, self.room, &HostCaps::new(), 0.0);
+            self.descend(0, self.room, &HeldCaps::new(), 0.0);
         }
         (self.chosen, self.nodes)
     }
 
-    /// The whole parts of the filling with cut pods, and what else fits, best value for room first; then single pods
+    /// The whole parts of the fractional filling, and what else fits, best value for room first; then single pods
     /// are exchanged as long as that pays.
     fn round_down(&mut self, room: Vector) {
         let mut left = room;
-        let mut held = HostCaps::new();
+        let mut held = HeldCaps::new();
         let mut value = 0.0;
         let mut capped = false;
         for whole in [true, false] {
@@ -200,19 +200,19 @@ impl<'a, 'p> Filler<'a, 'p> {
         if wide || !self.items.iter().all(alone) {
             return false;
         }
-        // Who loses more than there is to lose is out.
+        // A pod that loses more than there is to lose is out.
         let ceiling = takes(&self.prices, &self.room);
         let promising = |item: &&Item| {
             let loss = takes(&self.prices, self.context.requests(item.0)) - item.2;
             ceiling - loss > self.best
         };
-        let offers: Vec<Offer> = self
+        let kinds: Vec<PodKind> = self
             .items
             .iter()
             .filter(promising)
             .map(|(lot, position, value, most)| {
                 let requests = self.context.requests(*lot);
-                Offer {
+                PodKind {
                     name: *position as u32,
                     requests: std::array::from_fn(|resource| requests.0[resource]),
                     value: *value,
@@ -221,7 +221,7 @@ impl<'a, 'p> Filler<'a, 'p> {
             })
             .collect();
         let room = std::array::from_fn(|resource| self.room.0[resource]);
-        let filling = beam::fill(offers, room, self.best, width);
+        let filling = beam::search(kinds, room, self.best, width);
         self.nodes += filling.looked_at / BEGINNINGS;
         for (position, count) in &filling.picks {
             self.counts[*position as usize] = *count;
@@ -311,7 +311,7 @@ impl<'a, 'p> Filler<'a, 'p> {
         }
     }
 
-    fn descend(&mut self, start: usize, left: Vector, held: &HostCaps, value: f64) {
+    fn descend(&mut self, start: usize, left: Vector, held: &HeldCaps, value: f64) {
         self.nodes += 1;
         self.consider(value);
         for index in start..self.items.len() {
@@ -367,22 +367,22 @@ fn crude_ceiling(context: &Context<'_, '_>, items: &[Item], room: &Vector) -> f6
     ceiling
 }
 
-/// How many of each item fit if pods could be cut, and the prices of resources at which the room of a machine is worth
+/// How many of each item fit if pods were divisible, and the prices of resources at which the room of a machine is worth
 /// least while no item is worth more than it takes.
 fn prices(context: &Context<'_, '_>, items: &[Item], room: &Vector) -> ([f64; WIDTH], Vec<f64>) {
     let pods: Vec<(&[i64], f64)> = items
         .iter()
         .map(|item| (context.requests(item.0).0.as_slice(), item.2))
         .collect();
-    let cut = fractional_knapsack::fill(&pods, &room.0);
+    let fractional = fractional_knapsack::solve(&pods, &room.0);
     let mut prices = [0.0; WIDTH];
-    prices.copy_from_slice(&cut.prices);
+    prices.copy_from_slice(&fractional.prices);
     // Whatever the program says, no item may be worth more than what it takes.
     let worst = overcharge(context, items, &prices).max(1.0);
     for price in &mut prices {
         *price *= worst;
     }
-    (prices, cut.parts)
+    (prices, fractional.parts)
 }
 
 /// How many times what it takes the item is worth that is worth most for it.

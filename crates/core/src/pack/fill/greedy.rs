@@ -1,6 +1,6 @@
-//! Pods on offer for the machine being filled, sorted so that the next one is found by looking at few.
+//! Greedy fill: the candidates for the machine being filled, sorted so that the next pod is found by looking at few.
 
-use crate::pack::compile::caps::{self, HostCaps};
+use crate::pack::compile::caps::{self, HeldCaps};
 use crate::pack::dense::intern::FixedMap;
 use crate::pack::dense::vector::{CPU, LEAD, Lead, MEMORY, PODS, Vector, WIDTH, lead_fits};
 use crate::pack::packing::Context;
@@ -8,7 +8,7 @@ use crate::pack::value::appraisal::Appraisal;
 
 /// Which pods are put into a machine first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Taste {
+pub(crate) enum PodOrder {
     /// The most valuable ones.
     Large,
     /// Those that take most of what is least used so far, large ones a little preferred: where machines run out of
@@ -26,16 +26,16 @@ const LOOKED_AT: usize = 16;
 /// Pods worth less than this share of what a slot of the machine costs are left for the end.
 const SMALL: f64 = 0.4;
 
-impl Taste {
+impl PodOrder {
     /// By what a pod's worth is divided to make its score.
     fn divisor(self, worth: f64) -> f64 {
         match self {
-            Taste::Large => 1.0,
-            Taste::Mixed => {
+            PodOrder::Large => 1.0,
+            PodOrder::Mixed => {
                 let root = worth.sqrt();
                 root * root.sqrt() * root.sqrt().sqrt()
             }
-            Taste::Even => worth,
+            PodOrder::Even => worth,
         }
     }
 }
@@ -91,7 +91,7 @@ impl Filling {
 
 /// Lots in buckets, and scratch space for fillings.
 #[derive(Clone, Debug)]
-pub(crate) struct Stock {
+pub(crate) struct GreedyFill {
     buckets: Vec<Bucket>,
     /// By lot: the bucket it is in.
     bucket_of: Vec<u32>,
@@ -105,13 +105,13 @@ pub(crate) struct Stock {
     used: Vec<u32>,
     /// Whether more resources are counted than an entry carries.
     wide: bool,
-    taste: Taste,
+    pod_order: PodOrder,
 }
 
-impl Stock {
-    /// Nothing on offer yet; `lots` is how many lots there are.
+impl GreedyFill {
+    /// No candidates yet; `lots` is how many lots there are.
     pub(crate) fn new(lots: usize) -> Self {
-        Stock {
+        GreedyFill {
             buckets: Vec::new(),
             bucket_of: vec![0; lots],
             fronts: Vec::new(),
@@ -119,16 +119,16 @@ impl Stock {
             dead: 0,
             used: vec![0; lots],
             wide: false,
-            taste: Taste::Large,
+            pod_order: PodOrder::Large,
         }
     }
 
-    /// Offers these lots instead of what was on offer before.
+    /// Makes these lots the candidates.
     pub(crate) fn take_in(
         &mut self,
         context: &Context<'_, '_>,
         appraisal: &Appraisal,
-        taste: Taste,
+        pod_order: PodOrder,
         mut lots: Vec<u32>,
     ) {
         let mut index: FixedMap<(u32, u8, u32, u32, [i64; WIDTH]), usize> = FixedMap::default();
@@ -136,7 +136,7 @@ impl Stock {
         self.ranked.clear();
         self.dead = 0;
         self.wide = context.compiled.table.width() > LEAD;
-        self.taste = taste;
+        self.pod_order = pod_order;
         lots.sort_by_key(|lot| {
             let requests = context.requests(*lot);
             (
@@ -152,9 +152,9 @@ impl Stock {
             let set = context.lots[lot as usize].set;
             let next = self.buckets.len();
             // Only the first of a bucket that fits is looked at: for mixtures there is one for each size.
-            let size = match taste {
-                Taste::Large => 0,
-                Taste::Mixed | Taste::Even => i64::BITS - requests.0[CPU].leading_zeros(),
+            let size = match pod_order {
+                PodOrder::Large => 0,
+                PodOrder::Mixed | PodOrder::Even => i64::BITS - requests.0[CPU].leading_zeros(),
             };
             let key = (set, kind, slope(requests), size, devices);
             let at = *index.entry(key).or_insert(next);
@@ -168,7 +168,7 @@ impl Stock {
                 worth: appraisal.worth[lot as usize],
                 weights: [0.0; LEAD],
             };
-            let divisor = taste.divisor(appraisal.worth[lot as usize]);
+            let divisor = pod_order.divisor(appraisal.worth[lot as usize]);
             for (position, resource) in appraisal.resources.iter().enumerate().take(LEAD) {
                 let amount = requests.0[*resource] as f64;
                 let worth = amount * appraisal.unit(lot, position);
@@ -204,23 +204,23 @@ impl Stock {
     }
 
     /// Fills a machine: of the largest fitting pod of each shape, the one that makes best use of the room left.
-    /// `bend` may change a score, to look for other fillings. What is `available` is the same afterwards as before.
+    /// `perturb` may change a score, to look for other fillings. What is `available` is the same afterwards as before.
     pub(crate) fn fill(
         &mut self,
         context: &Context<'_, '_>,
         appraisal: &Appraisal,
         available: &mut [u32],
         column: u32,
-        mut bend: impl FnMut(f64) -> f64,
+        mut perturb: impl FnMut(f64) -> f64,
     ) -> Filling {
         let bought = &context.compiled.columns[column as usize];
         let room = bought.room;
-        let mut floor = match self.taste {
-            Taste::Large | Taste::Mixed => 0.0,
-            Taste::Even => SMALL * bought.cost as f64 / room.0[PODS].max(1) as f64,
+        let mut floor = match self.pod_order {
+            PodOrder::Large | PodOrder::Mixed => 0.0,
+            PodOrder::Even => SMALL * bought.cost as f64 / room.0[PODS].max(1) as f64,
         };
         let mut left = room;
-        let mut held = HostCaps::new();
+        let mut held = HeldCaps::new();
         let mut filling = Filling::default();
         self.open(context, column);
         loop {
@@ -233,7 +233,7 @@ impl Stock {
                 for (weight, share) in entry.weights.iter().zip(&shares) {
                     score += weight * share;
                 }
-                let score = bend(score);
+                let score = perturb(score);
                 if best.is_none_or(|(most, _)| score > most) {
                     best = Some((score, entry.lot));
                 }
@@ -300,7 +300,7 @@ impl Stock {
         }
     }
 
-    /// The exchange of one pod for another that gains most: what it gains, who goes and who comes.
+    /// The exchange of one pod for another that gains most: what it gains, the lot that leaves and the lot that comes.
     fn exchange(
         &self,
         context: &Context<'_, '_>,
@@ -371,7 +371,7 @@ impl Stock {
         context: &Context<'_, '_>,
         available: &[u32],
         left: &Vector,
-        held: &HostCaps,
+        held: &HeldCaps,
     ) {
         let room = left.lead();
         let fits = |entry: &Entry| {

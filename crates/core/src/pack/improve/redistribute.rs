@@ -1,17 +1,17 @@
 //! Other machines for the pods of a few: some are exchanged for cheaper ones that have the room all the same, and all
-//! pods are dealt out anew, the largest first, each to the machine whose free room keeps its shape best.
+//! pods are redistributed, the largest first, each to the machine whose free room keeps its shape best.
 //!
-//! Filling one machine after the other leaves the pods that go badly together for the last. Dealt out to all at once,
+//! Filling one machine after the other leaves the pods that go badly together for the last. Distributed over all at once,
 //! they leave a hundredth of the room unused or less, so that what a mixture of machines costs is all that matters.
 
-use crate::pack::compile::caps::{self, HostCaps};
-use crate::pack::dense::seeded::Dice;
+use crate::pack::compile::caps::{self, HeldCaps};
+use crate::pack::dense::seeded::SeededGenerator;
 use crate::pack::dense::vector::{LEAD, Lead, lead_fits};
 use crate::pack::fill::greedy::Filling;
 use crate::pack::packing::Context;
 use crate::pack::value::appraisal::Appraisal;
 
-/// Mixtures thought of before one is dealt to.
+/// Mixtures proposed before pods are distributed over one.
 const PROPOSALS: usize = 200;
 /// Machines that may go in one exchange.
 const GOING: usize = 14;
@@ -27,28 +27,28 @@ const LEAST_WEIGHT: f64 = 0.02;
 /// A number for each of the leading resources.
 type Amounts = [f64; LEAD];
 
-/// A pod to be dealt out.
+/// A pod to be distributed.
 #[derive(Clone, Copy, Debug)]
-struct Card {
+struct PodItem {
     lot: u32,
     need: Amounts,
     worth: f64,
 }
 
-/// Pods to be dealt out.
+/// Pods to be distributed.
 #[derive(Clone, Debug)]
-pub(crate) struct Hand {
+pub(crate) struct PodSet {
     /// The most valuable first.
-    cards: Vec<Card>,
+    pods: Vec<PodItem>,
     /// What they ask for together.
     need: Lead,
     /// Whether more than room decides where they go.
     picky: bool,
 }
 
-/// A machine that is dealt to.
+/// A machine that pods are distributed to.
 #[derive(Clone, Debug)]
-struct Player {
+struct TargetMachine {
     column: u32,
     cost: f64,
     free: Amounts,
@@ -57,14 +57,14 @@ struct Player {
     /// How much of its price each resource is worth.
     weights: Amounts,
     imbalance: f64,
-    /// Positions among the cards.
-    cards: Vec<u32>,
-    /// Who of those that keep apart is here.
-    caps: HostCaps,
+    /// Positions among the pods of the set.
+    pods: Vec<u32>,
+    /// Pods with anti-affinity or host spreads that are here.
+    caps: HeldCaps,
 }
 
-/// Whether pods ask for nothing but leading resources: others are not looked at when they are dealt out.
-pub(crate) fn is_apt(context: &Context<'_, '_>) -> bool {
+/// Whether pods ask for nothing but leading resources: others are not looked at when pods are distributed.
+pub(crate) fn is_applicable(context: &Context<'_, '_>) -> bool {
     let plain = |lot: u32| {
         let beyond = &context.requests(lot).0[LEAD..];
         beyond.iter().all(|amount| *amount == 0)
@@ -78,43 +78,44 @@ pub(crate) fn are_alike(context: &Context<'_, '_>, mut lots: impl Iterator<Item 
     lots.all(|lot| {
         let level = context.level(lot);
         let own = context.lots[lot as usize].set;
-        level.near.is_empty() && level.caps.is_empty() && *set.get_or_insert(own) == own
+        level.host_affinity.is_empty() && level.caps.is_empty() && *set.get_or_insert(own) == own
     })
 }
 
-impl Hand {
+impl PodSet {
     /// Takes up pods, given as lots and how many of each.
     pub(crate) fn new(
         context: &Context<'_, '_>,
         appraisal: &Appraisal,
         lots: impl Iterator<Item = (u32, u32)> + Clone,
     ) -> Self {
-        let mut hand = Hand {
-            cards: Vec::new(),
+        let mut pod_set = PodSet {
+            pods: Vec::new(),
             need: [0; LEAD],
             picky: !are_alike(context, lots.clone().map(|(lot, _)| lot)),
         };
         for (lot, count) in lots {
             let need = context.requests(lot).lead();
-            shift(&mut hand.need, &need, i64::from(count));
-            let card = Card {
+            shift(&mut pod_set.need, &need, i64::from(count));
+            let pod = PodItem {
                 lot,
                 need: need.map(|amount| amount as f64),
                 worth: appraisal.worth[lot as usize],
             };
-            let copies = std::iter::repeat_n(card, count as usize);
-            hand.cards.extend(copies);
+            let copies = std::iter::repeat_n(pod, count as usize);
+            pod_set.pods.extend(copies);
         }
-        hand.cards
+        pod_set
+            .pods
             .sort_by(|a, b| b.worth.total_cmp(&a.worth).then(a.lot.cmp(&b.lot)));
-        hand
+        pod_set
     }
 
     /// Machines that cost less than those that are there, and have the room that all pods together need.
     pub(crate) fn propose(
         &self,
         context: &Context<'_, '_>,
-        dice: &mut Dice,
+        generator: &mut SeededGenerator,
         columns: &[u32],
         bargains: &[u32],
     ) -> Option<Vec<u32>> {
@@ -123,60 +124,60 @@ impl Hand {
             shift(&mut spare, &room(context, *column), 1);
         }
         (0..PROPOSALS).find_map(|_| {
-            let mixture = exchanged(context, dice, columns, bargains, spare)?;
+            let mixture = exchanged(context, generator, columns, bargains, spare)?;
             self.holds_largest(context, &mixture).then_some(mixture)
         })
     }
 
     /// Whether the largest pods have a place, each by itself.
     fn holds_largest(&self, context: &Context<'_, '_>, mixture: &[u32]) -> bool {
-        let mut largest = self.cards.iter().take(LARGEST);
-        largest.all(|card| {
-            let need = context.requests(card.lot).lead();
+        let mut largest = self.pods.iter().take(LARGEST);
+        largest.all(|pod| {
+            let need = context.requests(pod.lot).lead();
             let mut open = mixture
                 .iter()
-                .filter(|column| !self.picky || context.may_use(card.lot, **column));
+                .filter(|column| !self.picky || context.may_use(pod.lot, **column));
             open.any(|column| lead_fits(&need, &room(context, *column)))
         })
     }
 
-    /// Deals the pods out; returns what each machine got. Some pods may have found no place.
-    pub(crate) fn deal(
+    /// Distributes the pods; returns what each machine got. Some pods may have found no place.
+    pub(crate) fn distribute(
         &self,
         context: &Context<'_, '_>,
         appraisal: &Appraisal,
         columns: &[u32],
     ) -> Vec<Filling> {
-        let mut players: Vec<Player> = columns
+        let mut machines: Vec<TargetMachine> = columns
             .iter()
-            .map(|column| Player::new(context, appraisal, *column))
+            .map(|column| TargetMachine::new(context, appraisal, *column))
             .collect();
-        for (index, card) in self.cards.iter().enumerate() {
+        for (index, pod) in self.pods.iter().enumerate() {
             let (mut least, mut best) = (f64::INFINITY, None);
-            for (at, player) in players.iter().enumerate() {
-                let harm = player.harm(&card.need);
-                if harm < least && (!self.picky || player.accepts(context, card.lot)) {
+            for (at, machine) in machines.iter().enumerate() {
+                let harm = machine.harm(&pod.need);
+                if harm < least && (!self.picky || machine.accepts(context, pod.lot)) {
                     (least, best) = (harm, Some(at));
                 }
             }
             if let Some(at) = best {
-                players[at].take(index as u32, &card.need);
-                for cap in &context.level(card.lot).caps {
-                    caps::hold(&mut players[at].caps, *cap, 1);
+                machines[at].take(index as u32, &pod.need);
+                for cap in &context.level(pod.lot).caps {
+                    caps::hold(&mut machines[at].caps, *cap, 1);
                 }
             }
         }
-        let filled = players.iter().filter(|player| !player.cards.is_empty());
-        let dealt = filled.map(|player| {
-            let cards = player.cards.iter();
-            let lots = cards.map(|card| self.cards[*card as usize].lot).collect();
+        let filled = machines.iter().filter(|machine| !machine.pods.is_empty());
+        let distributed = filled.map(|machine| {
+            let pods = machine.pods.iter();
+            let lots = pods.map(|pod| self.pods[*pod as usize].lot).collect();
             filling(context, appraisal, lots)
         });
-        dealt.collect()
+        distributed.collect()
     }
 }
 
-impl Player {
+impl TargetMachine {
     fn new(context: &Context<'_, '_>, appraisal: &Appraisal, column: u32) -> Self {
         let cost = context.compiled.columns[column as usize].cost.max(1) as f64;
         let free = room(context, column).map(|room| room as f64);
@@ -189,15 +190,15 @@ impl Player {
                 total += weights[*resource];
             }
         }
-        Player {
+        TargetMachine {
             column,
             cost,
             free,
             scale: free.map(|room| if room > 0.0 { 1.0 / room } else { 0.0 }),
             weights: weights.map(|weight| weight / total),
             imbalance: 0.0,
-            cards: Vec::new(),
-            caps: HostCaps::new(),
+            pods: Vec::new(),
+            caps: HeldCaps::new(),
         }
     }
 
@@ -226,12 +227,12 @@ impl Player {
         (self.without(need) - self.imbalance) * self.cost
     }
 
-    fn take(&mut self, card: u32, need: &Amounts) {
+    fn take(&mut self, pod: u32, need: &Amounts) {
         self.imbalance = self.without(need);
         for (free, need) in self.free.iter_mut().zip(need) {
             *free -= need;
         }
-        self.cards.push(card);
+        self.pods.push(pod);
     }
 }
 
@@ -255,7 +256,7 @@ fn shift(sums: &mut Lead, amounts: &Lead, times: i64) {
 /// present one has too much.
 fn exchanged(
     context: &Context<'_, '_>,
-    dice: &mut Dice,
+    generator: &mut SeededGenerator,
     columns: &[u32],
     bargains: &[u32],
     mut spare: Lead,
@@ -263,42 +264,42 @@ fn exchanged(
     let cost = |column: u32| context.compiled.columns[column as usize].cost;
     let suffices = |spare: &Lead| spare.iter().all(|amount| *amount >= 0);
     let mut mixture = columns.to_vec();
-    let mut purse = 0;
-    for _ in 0..=dice.below(GOING) {
+    let mut budget = 0;
+    for _ in 0..=generator.below(GOING) {
         if !mixture.is_empty() {
-            let gone = mixture.swap_remove(dice.below(mixture.len()));
-            purse += cost(gone);
+            let gone = mixture.swap_remove(generator.below(mixture.len()));
+            budget += cost(gone);
             shift(&mut spare, &room(context, gone), -1);
         }
     }
-    for _ in 0..dice.below(COMING + 1) {
-        let part = dice.unit();
+    for _ in 0..generator.below(COMING + 1) {
+        let part = generator.unit();
         let new = bargains[(part * part * bargains.len() as f64) as usize];
-        let most = dice.below(ALIKE) + 1;
-        for _ in 0..1 << dice.below(most) {
-            if suffices(&spare) || purse <= 0 {
+        let most = generator.below(ALIKE) + 1;
+        for _ in 0..1 << generator.below(most) {
+            if suffices(&spare) || budget <= 0 {
                 break;
             }
-            purse -= cost(new);
+            budget -= cost(new);
             shift(&mut spare, &room(context, new), 1);
             mixture.push(new);
         }
     }
-    if purse > 0 && !suffices(&spare) {
+    if budget > 0 && !suffices(&spare) {
         // The cheapest one that has all that is missing.
         let enough = |column: u32| {
             let mut spare = spare;
             shift(&mut spare, &room(context, column), 1);
             suffices(&spare)
         };
-        let affordable = bargains.iter().filter(|column| cost(**column) < purse);
+        let affordable = bargains.iter().filter(|column| cost(**column) < budget);
         let last = affordable
             .filter(|column| enough(**column))
             .min_by_key(|column| cost(**column))?;
         mixture.push(*last);
         return Some(mixture);
     }
-    (purse > 0).then_some(mixture)
+    (budget > 0).then_some(mixture)
 }
 
 fn filling(context: &Context<'_, '_>, appraisal: &Appraisal, mut lots: Vec<u32>) -> Filling {
@@ -316,24 +317,24 @@ fn filling(context: &Context<'_, '_>, appraisal: &Appraisal, mut lots: Vec<u32>)
 mod tests {
     use super::*;
 
-    fn player(cpu: f64, memory: f64) -> Player {
-        Player {
+    fn machine(cpu: f64, memory: f64) -> TargetMachine {
+        TargetMachine {
             column: 0,
             cost: 1.0,
             free: [cpu, memory, 0.0, 0.0],
             scale: [1.0 / 10.0, 1.0 / 10.0, 0.0, 0.0],
             weights: [0.5, 0.5, 0.0, 0.0],
             imbalance: 0.0,
-            cards: Vec::new(),
-            caps: HostCaps::new(),
+            pods: Vec::new(),
+            caps: HeldCaps::new(),
         }
     }
 
     #[test]
     fn a_pod_does_least_harm_where_it_puts_the_shape_right() {
-        let mut crooked = player(10.0, 10.0);
+        let mut crooked = machine(10.0, 10.0);
         crooked.take(0, &[6.0, 2.0, 0.0, 0.0]);
-        let straight = player(10.0, 10.0);
+        let straight = machine(10.0, 10.0);
         let (cpu, memory) = ([3.0, 1.0, 0.0, 0.0], [1.0, 5.0, 0.0, 0.0]);
         assert!(
             crooked.harm(&memory) < 0.0,
@@ -345,7 +346,7 @@ mod tests {
 
     #[test]
     fn what_spoils_the_shape_is_worse_where_little_is_left() {
-        let (full, empty) = (player(4.0, 4.0), player(10.0, 10.0));
+        let (full, empty) = (machine(4.0, 4.0), machine(10.0, 10.0));
         let need = [2.0, 0.0, 0.0, 0.0];
         assert!(full.harm(&need) > empty.harm(&need));
         assert!(full.harm(&[5.0, 0.0, 0.0, 0.0]).is_infinite(), "no room");

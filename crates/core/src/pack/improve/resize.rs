@@ -1,66 +1,66 @@
-//! The last step of packing: machines made to measure are cut to their pods, and what that frees is used.
+//! The last step of packing: Machines of custom size are cut to their pods, and what that frees is used.
 //!
 //! While packing only some sizes are looked at, and each machine counts as large as the next of them. Here every machine
 //! counts as large as it will be.
 
 use crate::pack::compile::caps;
 use crate::pack::compile::column_sets::NOTHING;
-use crate::pack::compile::custom::Exact;
+use crate::pack::compile::custom::CustomMachine;
 use crate::pack::compile::supply::{Ledger, Uses};
 use crate::pack::dense::vector::Vector;
 use crate::pack::packing::{Bin, Context, Packing};
 
-/// How many machines are cut to see whether they would be cheaper.
+/// How many machines are resized to see whether they would be cheaper.
 const MOST_LOOKS: usize = 8_000;
 /// How many for pods that have none.
 const LAST_LOOKS: usize = 50_000;
 
 /// What is bought for a bin.
 #[derive(Clone)]
-struct Bought {
+struct Sized {
     column: u32,
     cost: i64,
     uses: Uses,
 }
 
-/// Cuts the machines of a packing; it can be read afterwards, and not be packed any further.
-pub(crate) fn tailor(context: &mut Context<'_, '_>, packing: &mut Packing) {
-    let mut tailor = cut(context, packing);
-    tailor.exchange_all(packing);
-    tailor.rearrange(packing);
-    tailor.serve_the_rest(packing);
+/// Resizes the machines of a packing; it can be read afterwards, and not be packed any further.
+pub(crate) fn resize(context: &mut Context<'_, '_>, packing: &mut Packing) {
+    let mut resize = fitted(context, packing);
+    resize.exchange_all(packing);
+    resize.rearrange(packing);
+    resize.place_the_rest(packing);
 }
 
 /// The same, with every pod left where it is.
-pub(crate) fn cut<'t, 'a, 'p>(
+pub(crate) fn fitted<'t, 'a, 'p>(
     context: &'t mut Context<'a, 'p>,
     packing: &mut Packing,
-) -> Tailor<'t, 'a, 'p> {
-    let mut tailor = Tailor {
+) -> Resizer<'t, 'a, 'p> {
+    let mut resize = Resizer {
         bought: Vec::with_capacity(packing.bins.len()),
         context,
         looks: MOST_LOOKS,
     };
-    tailor.cut_all(packing);
-    tailor
+    resize.size_all(packing);
+    resize
 }
 
-/// Packings while machines are cut.
-pub(crate) struct Tailor<'t, 'a, 'p> {
+/// A packing while its machines are resized.
+pub(crate) struct Resizer<'t, 'a, 'p> {
     context: &'t mut Context<'a, 'p>,
     /// By bin.
-    bought: Vec<Bought>,
-    /// How many more machines may be cut to see what they cost.
+    bought: Vec<Sized>,
+    /// How many more machines may be resized to see what they cost.
     looks: usize,
 }
 
-impl Tailor<'_, '_, '_> {
-    fn cut_all(&mut self, packing: &mut Packing) {
+impl Resizer<'_, '_, '_> {
+    fn size_all(&mut self, packing: &mut Packing) {
         let compiled = self.context.compiled;
         for bin in &packing.bins {
             let column = &compiled.columns[bin.column as usize];
-            let make = compiled.makes.of(bin.column);
-            let exact = make.and_then(|make| compiled.cut(make, &bin.load));
+            let custom_type = compiled.custom_types.of(bin.column);
+            let exact = custom_type.and_then(|custom_type| compiled.fitted(custom_type, &bin.load));
             let (cost, uses) = match exact {
                 Some(exact) => (exact.cost, exact.uses),
                 None => (column.cost, column.uses.clone()),
@@ -69,7 +69,7 @@ impl Tailor<'_, '_, '_> {
             packing.ledger.take(&uses);
             packing.cost += cost - column.cost;
             let column = bin.column;
-            self.bought.push(Bought { column, cost, uses });
+            self.bought.push(Sized { column, cost, uses });
         }
     }
 
@@ -92,53 +92,53 @@ impl Tailor<'_, '_, '_> {
         set: u32,
         load: &Vector,
         back: Option<&Uses>,
-    ) -> Option<Bought> {
+    ) -> Option<Sized> {
         let compiled = self.context.compiled;
-        self.looks = self.looks.saturating_sub(compiled.makes.all.len());
+        self.looks = self.looks.saturating_sub(compiled.custom_types.all.len());
         let none = Uses::new();
         let back = back.unwrap_or(&none);
         let sets = &self.context.sets;
         let fixed = sets.list(set).iter().copied().find(|index| {
             let column = &compiled.columns[*index as usize];
-            compiled.makes.of(*index).is_none()
+            compiled.custom_types.of(*index).is_none()
                 && load.fits(&column.room)
                 && ledger.can_swap(back, &column.uses)
-                && sets.diverse(compiled, set, *index, load)
+                && sets.meets_min_values(compiled, set, *index, load)
         });
         let fixed = fixed.map(|index| {
             let column = &compiled.columns[index as usize];
-            Bought {
+            Sized {
                 column: index,
                 cost: column.cost,
                 uses: column.uses.clone(),
             }
         });
-        let made = (0..compiled.makes.all.len() as u32).filter_map(|make| {
-            let (column, exact) = self.made(make, set, load)?;
+        let custom = (0..compiled.custom_types.all.len() as u32).filter_map(|custom_type| {
+            let (column, exact) = self.custom(custom_type, set, load)?;
             let can = ledger.can_swap(back, &exact.uses);
-            (can && sets.diverse(compiled, set, column, load)).then_some(Bought {
+            (can && sets.meets_min_values(compiled, set, column, load)).then_some(Sized {
                 column,
                 cost: exact.cost,
                 uses: exact.uses,
             })
         });
-        made.chain(fixed).min_by_key(|one| (one.cost, one.column))
+        custom.chain(fixed).min_by_key(|one| (one.cost, one.column))
     }
 
     /// A machine of a make for a load, and the smallest of its columns that holds it.
-    fn made(&self, make: u32, set: u32, load: &Vector) -> Option<(u32, Exact)> {
+    fn custom(&self, custom_type: u32, set: u32, load: &Vector) -> Option<(u32, CustomMachine)> {
         let compiled = self.context.compiled;
-        let columns = &compiled.makes.all[make as usize].columns;
+        let columns = &compiled.custom_types.all[custom_type as usize].columns;
         let allowed = |column: &u32| self.context.sets.contains(set, *column);
         if !columns.iter().any(allowed) {
             return None;
         }
         let holds = |column: &&u32| load.fits(&compiled.columns[**column as usize].room);
         let column = *columns.iter().find(holds)?;
-        Some((column, compiled.cut(make, load)?))
+        Some((column, compiled.fitted(custom_type, load)?))
     }
 
-    fn replace(&mut self, packing: &mut Packing, index: usize, new: Bought) {
+    fn replace(&mut self, packing: &mut Packing, index: usize, new: Sized) {
         let old = &self.bought[index];
         packing.ledger.give(&old.uses);
         packing.ledger.take(&new.uses);
@@ -177,7 +177,10 @@ impl Tailor<'_, '_, '_> {
     /// Moves pods of one kind to another machine, or to one of their own where `to` is where they are.
     fn shift(&mut self, packing: &mut Packing, from: usize, to: usize) -> bool {
         let pods = packing.bins[from].pods.to_vec();
-        if pods.iter().any(|(lot, _)| self.context.is_near(*lot)) {
+        if pods
+            .iter()
+            .any(|(lot, _)| self.context.has_host_affinity(*lot))
+        {
             return false;
         }
         for (lot, count) in &pods {
@@ -213,7 +216,7 @@ impl Tailor<'_, '_, '_> {
         false
     }
 
-    /// A bin with these pods, if they bear each other.
+    /// A bin with these pods, if they may share a machine.
     fn assemble(&mut self, pods: &[(u32, u32)]) -> Option<Bin> {
         let compiled = self.context.compiled;
         let (first, _) = pods.first()?;
@@ -272,10 +275,10 @@ impl Tailor<'_, '_, '_> {
     }
 
     /// Pods for which nothing was left find room in what the others do not need.
-    fn serve_the_rest(&mut self, packing: &mut Packing) {
+    fn place_the_rest(&mut self, packing: &mut Packing) {
         self.looks = LAST_LOOKS;
         for lot in self.context.by_size() {
-            if self.context.is_near(lot) {
+            if self.context.has_host_affinity(lot) {
                 continue;
             }
             while packing.left[lot as usize] > 0 && self.looks > 0 {
@@ -289,7 +292,7 @@ impl Tailor<'_, '_, '_> {
     /// Puts a pod into the machine that gets dearer by the least.
     fn enlarge_one(&mut self, packing: &mut Packing, lot: u32) -> bool {
         let compiled = self.context.compiled;
-        let mut best: Option<(i64, usize, Bought)> = None;
+        let mut best: Option<(i64, usize, Sized)> = None;
         for index in 0..packing.bins.len() {
             let bin = &packing.bins[index];
             let load = bin.load.plus(self.context.requests(lot));
@@ -300,7 +303,7 @@ impl Tailor<'_, '_, '_> {
             }
             let set = self.context.lots[lot as usize].set;
             let set = self.context.sets.meet(compiled, bin.set, set);
-            let Bought { uses, cost, .. } = self.bought[index].clone();
+            let Sized { uses, cost, .. } = self.bought[index].clone();
             let new = self.cheapest(&packing.ledger, set, &load, Some(&uses));
             let Some(new) = new else { continue };
             let more = new.cost - cost;
@@ -350,7 +353,7 @@ fn empty(set: u32) -> Bin {
         set,
         column: 0,
         load: Vector::ZERO,
-        caps: caps::HostCaps::new(),
+        caps: caps::HeldCaps::new(),
         pods: smallvec::SmallVec::new(),
     }
 }

@@ -12,7 +12,7 @@ use crate::pack::dense::vector::Vector;
 use crate::pack::output::node_labels::node_labels;
 use crate::plan::{Launch, Plan, PodRef, Purchase, Reason, Shortfall};
 
-/// How many alternatives a machine carries, unless its pool asks for a choice.
+/// How many alternatives a machine carries, unless its pool has `minValues`.
 const ALTERNATIVES: usize = 24;
 /// How many it carries at most.
 ///
@@ -134,7 +134,7 @@ impl<'c, 'p> Alternatives<'c, 'p> {
     fn types_among(&self, own: &Offer, chosen: &[u32]) -> u32 {
         let key = |offer: &Offer| match offer.item {
             Item::Fixed { instance_type, .. } => (offer.catalog, 0, instance_type),
-            Item::Made { range, .. } => (offer.catalog, 1, range),
+            Item::Custom { range, .. } => (offer.catalog, 1, range),
         };
         let chosen = chosen.iter();
         let mut keys: Vec<_> = chosen
@@ -161,10 +161,10 @@ pub(crate) fn renew(compiled: &Compiled<'_>, plan: &mut Plan) {
             slack.set(counter, most);
         }
     }
-    let bought: Vec<Option<Bought<'_>>> = plan
+    let bought: Vec<Option<BoughtMachine<'_>>> = plan
         .launches
         .iter()
-        .map(|launch| Bought::find(compiled, launch))
+        .map(|launch| BoughtMachine::find(compiled, launch))
         .collect();
     for one in bought.iter().flatten() {
         slack.take(&one.uses);
@@ -178,18 +178,20 @@ pub(crate) fn renew(compiled: &Compiled<'_>, plan: &mut Plan) {
     }
 }
 
-/// Pods of launches whose alternatives leave too little choice after all: what is scarce may forbid alternatives that
+/// Pods of launches whose alternatives do not meet `minValues` after all: what is scarce may forbid alternatives that
 /// packing counted on.
-pub(crate) fn unreplaceable(compiled: &Compiled<'_>, plan: &Plan) -> Vec<(PodRef, Reason)> {
+pub(crate) fn below_min_values(compiled: &Compiled<'_>, plan: &Plan) -> Vec<(PodRef, Reason)> {
     let mut lost = Vec::new();
     let poor = plan.launches.iter();
-    for launch in poor.filter(|launch| !compiled.replaceable(launch)) {
+    for launch in poor.filter(|launch| !compiled.meets_min_values(launch)) {
         let mut pools = compiled.problem.pools.iter();
         let pool = pools.position(|one| one.name == launch.pool);
         let reason = Reason::NoMachine {
             pools: vec![Shortfall {
                 pool: launch.pool.clone(),
-                ended_by: compiled.choices.describe(pool.unwrap_or_default() as u32),
+                ended_by: compiled
+                    .min_values
+                    .describe(pool.unwrap_or_default() as u32),
                 ..Shortfall::default()
             }],
         };
@@ -199,7 +201,7 @@ pub(crate) fn unreplaceable(compiled: &Compiled<'_>, plan: &Plan) -> Vec<(PodRef
 }
 
 /// A launch in dense form.
-struct Bought<'c> {
+struct BoughtMachine<'c> {
     offer: &'c Offer,
     uses: Uses,
     load: Vector,
@@ -207,7 +209,7 @@ struct Bought<'c> {
     bound: bool,
 }
 
-impl<'c> Bought<'c> {
+impl<'c> BoughtMachine<'c> {
     fn find(compiled: &'c Compiled<'_>, launch: &Launch) -> Option<Self> {
         let at = (0..compiled.offers.len()).find(|at| is_sold(compiled, *at, launch))?;
         let offer = &compiled.offers[at];
@@ -219,7 +221,7 @@ impl<'c> Bought<'c> {
             let profile = compiled.profile(class);
             load.add(&compiled.classes[class as usize].requests);
             bound |= profile.anchored;
-            // The wishes that this machine grants, others should grant too.
+            // The preferences that this machine meets, others should meet too.
             let mut demands = profile.levels.iter().map(|level| level.demand as usize);
             let granted = demands.find(|demand| compiled.demand_offers[*demand].contains(at))?;
             let granted = &compiled.demand_offers[granted];
@@ -228,13 +230,13 @@ impl<'c> Bought<'c> {
                 None => allowed = Some(granted.clone()),
             }
         }
-        let mut makes = compiled.makes.all.iter();
-        let make = makes.position(|make| {
-            let one = &compiled.offers[make.offer as usize];
+        let mut custom_types = compiled.custom_types.all.iter();
+        let custom_type = custom_types.position(|custom_type| {
+            let one = &compiled.offers[custom_type.offer as usize];
             custom::alike(one, offer)
         });
-        let exact = make.and_then(|make| compiled.cut(make as u32, &load));
-        Some(Bought {
+        let exact = custom_type.and_then(|custom_type| compiled.fitted(custom_type as u32, &load));
+        Some(BoughtMachine {
             offer,
             uses: exact.map_or_else(|| offer.uses.clone(), |exact| exact.uses),
             load,

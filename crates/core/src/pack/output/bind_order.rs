@@ -1,4 +1,5 @@
-//! Binding rehearsed: pods of a plan take their places one by one, and who never finds its rules met loses its place.
+//! Binding simulated: pods of a plan take their places one by one, and a pod that never finds its rules met becomes
+//! unplaced.
 //!
 //! Domains were chosen pod by pod, so their order holds by itself, with two exceptions: pods that were counted on and
 //! found no machine, and pods that must share a host with others, whose host is known only now.
@@ -8,7 +9,7 @@ use std::collections::VecDeque;
 use crate::pack::assign::topology::Topology;
 use crate::pack::compile::Compiled;
 use crate::pack::compile::drain::is_counted;
-use crate::pack::compile::groups::Kind;
+use crate::pack::compile::groups::GroupKind;
 use crate::pack::dense::intern::{FixedMap, Interner};
 use crate::pack::output::reasons;
 use crate::pack::scenario::Scenario;
@@ -19,26 +20,26 @@ type Site = u32;
 
 /// Gives the plan an order of binding that holds; pods without a turn become unplaced. `columns` are those of the
 /// launches; `lost` are pods whose machine cannot be had. Says how many have no place in the end.
-pub(crate) fn settle(
+pub(crate) fn order_bindings(
     compiled: &Compiled<'_>,
     scenario: &Scenario,
     plan: &mut Plan,
     columns: &[u32],
     mut lost: Vec<(PodRef, Reason)>,
 ) -> usize {
-    let mut rehearsal = Rehearsal::new(compiled, scenario, columns);
+    let mut simulation = BindSimulation::new(compiled, scenario, columns);
     let gone: FixedMap<PodRef, ()> = lost.iter().map(|(pod, _)| (*pod, ())).collect();
     for (pod, site) in given_order(compiled, plan) {
         if !gone.contains_key(&pod) {
-            rehearsal.call(pod, site);
+            simulation.call(pod, site);
         }
     }
-    lost.extend(rehearsal.lost());
+    lost.extend(simulation.lost());
     if !plan.order.is_empty() {
-        plan.order = std::mem::take(&mut rehearsal.bound);
+        plan.order = std::mem::take(&mut simulation.bound);
     }
     let count = lost.len();
-    dismiss(compiled, plan, lost);
+    unplace(compiled, plan, lost);
     count
 }
 
@@ -55,7 +56,7 @@ fn given_order(compiled: &Compiled<'_>, plan: &Plan) -> Vec<(PodRef, Site)> {
         }
     }
     for (index, launch) in plan.launches.iter().enumerate() {
-        let site = (compiled.hosts.len() + index) as Site;
+        let site = (compiled.nodes.len() + index) as Site;
         sites.extend(launch.pods.iter().map(|pod| (*pod, site)));
     }
     let order = plan.order.iter();
@@ -65,7 +66,7 @@ fn given_order(compiled: &Compiled<'_>, plan: &Plan) -> Vec<(PodRef, Site)> {
 }
 
 /// The cluster while pods are bound.
-struct Rehearsal<'a, 'p> {
+struct BindSimulation<'a, 'p> {
     compiled: &'a Compiled<'p>,
     /// Columns of the launches.
     columns: &'a [u32],
@@ -80,9 +81,9 @@ struct Rehearsal<'a, 'p> {
     bound: Vec<PodRef>,
 }
 
-impl<'a, 'p> Rehearsal<'a, 'p> {
+impl<'a, 'p> BindSimulation<'a, 'p> {
     fn new(compiled: &'a Compiled<'p>, scenario: &Scenario, columns: &'a [u32]) -> Self {
-        let mut rehearsal = Rehearsal {
+        let mut simulation = BindSimulation {
             compiled,
             columns,
             topology: Topology::new(compiled, &scenario.removed),
@@ -96,19 +97,19 @@ impl<'a, 'p> Rehearsal<'a, 'p> {
             let node = &compiled.problem.nodes[index];
             for (pod, class) in node.pods.iter().zip(classes) {
                 if is_counted(compiled.problem, &scenario.removed, index, pod) {
-                    rehearsal.meet(*class, index as Site, pod.count);
+                    simulation.count_neighbour(*class, index as Site, pod.count);
                 }
             }
         }
-        rehearsal
+        simulation
     }
 
-    /// Records pods as company for others on their host.
-    fn meet(&mut self, class: u32, site: Site, count: u32) {
+    /// Records pods as neighbours of others on their host.
+    fn count_neighbour(&mut self, class: u32, site: Site, count: u32) {
         let compiled = self.compiled;
         for group in &compiled.profile(class).matched {
             let known = compiled.groups.all.get(*group);
-            if known.is_host() && known.kind == Kind::Affinity {
+            if known.is_host() && known.kind == GroupKind::Affinity {
                 *self.neighbours.entry((*group, site)).or_insert(0) += count;
                 *self.anywhere.entry(*group).or_insert(0) += count;
             }
@@ -116,21 +117,21 @@ impl<'a, 'p> Rehearsal<'a, 'p> {
     }
 
     fn cell(&self, site: Site) -> u32 {
-        let hosts = &self.compiled.hosts;
-        if let Some(host) = hosts.get(site as usize) {
-            return host.cell;
+        let nodes = &self.compiled.nodes;
+        if let Some(node) = nodes.get(site as usize) {
+            return node.cell;
         }
-        let column = self.columns[site as usize - hosts.len()];
+        let column = self.columns[site as usize - nodes.len()];
         self.compiled.columns[column as usize].cell
     }
 
     fn may_come(&self, class: u32, site: Site) -> bool {
         let profile = self.compiled.profile(class);
-        // Wishes were heard when the place was chosen; only rules can still keep a pod away.
+        // Preferences were respected when the place was chosen; only rules can still keep a pod away.
         let Some(level) = profile.levels.last() else {
             return true;
         };
-        level.near.iter().all(|rule| {
+        level.host_affinity.iter().all(|rule| {
             self.neighbours.contains_key(&(rule.group, site))
                 || (rule.own && !self.anywhere.contains_key(&rule.group))
         }) && (!profile.anchored
@@ -139,7 +140,7 @@ impl<'a, 'p> Rehearsal<'a, 'p> {
                 .allows(self.compiled, profile, level, self.cell(site)))
     }
 
-    /// A pod's turn: it is bound, or waits. Whenever somebody was bound, those that wait are asked again.
+    /// A pod's turn: it is bound, or waits. Whenever a pod was bound, those that wait are tried again.
     fn call(&mut self, pod: PodRef, site: Site) {
         let class = self.compiled.class_of(pod);
         if !self.may_come(class, site) {
@@ -167,14 +168,14 @@ impl<'a, 'p> Rehearsal<'a, 'p> {
 
     fn bind(&mut self, pod: PodRef, class: u32, site: Site) {
         let compiled = self.compiled;
-        self.meet(class, site, 1);
+        self.count_neighbour(class, site, 1);
         self.bound.push(pod);
         let profile = compiled.profile(class);
         if let Some(level) = profile.levels.last() {
             let cell = self.cell(site);
-            let hosts = compiled.hosts.len();
+            let nodes = compiled.nodes.len();
             let columns = self.columns;
-            let counted = |filter: u32| match (site as usize).checked_sub(hosts) {
+            let counted = |filter: u32| match (site as usize).checked_sub(nodes) {
                 None => compiled.demand_nodes[filter as usize].contains(site as usize),
                 Some(launch) => {
                     compiled.demand_columns[filter as usize].contains(columns[launch] as usize)
@@ -185,7 +186,7 @@ impl<'a, 'p> Rehearsal<'a, 'p> {
         }
     }
 
-    /// Those who still wait, and why.
+    /// Pods that still wait, and why.
     fn lost(&mut self) -> Vec<(PodRef, Reason)> {
         let waiting: Vec<PodRef> = self.waiting.iter_mut().flat_map(std::mem::take).collect();
         let reason =
@@ -194,8 +195,8 @@ impl<'a, 'p> Rehearsal<'a, 'p> {
     }
 }
 
-/// Takes pods out of the plan, and machines that nobody is left for.
-fn dismiss(compiled: &Compiled<'_>, plan: &mut Plan, lost: Vec<(PodRef, Reason)>) {
+/// Takes pods out of the plan, and machines that no pod is left for.
+fn unplace(compiled: &Compiled<'_>, plan: &mut Plan, lost: Vec<(PodRef, Reason)>) {
     if lost.is_empty() {
         return;
     }

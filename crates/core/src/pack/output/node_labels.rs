@@ -13,7 +13,7 @@ pub(crate) fn node_labels(compiled: &Compiled<'_>, offer: &Offer) -> Labels {
     let mut all = pool.labels.clone();
     if let Some(terms) = compiled.pools.iter().find(|one| one.index == offer.pool) {
         for (key, requirement) in terms.requirements.iter() {
-            // Nobody asks for a certain value; the pool asks for one.
+            // No pod asks for a certain value; the pool asks for one.
             let value = requirement.some_value();
             if let Some(value) = value.filter(|_| !requirement.allows_absence()) {
                 all.entry(key.clone()).or_insert(value);
@@ -34,7 +34,7 @@ pub(crate) fn node_labels(compiled: &Compiled<'_>, offer: &Offer) -> Labels {
                     one.name.clone(),
                 )
             }
-            Sold::Made(range, host) => (
+            Sold::Custom(range, host) => (
                 &range.labels,
                 &host.zone,
                 &range.region,

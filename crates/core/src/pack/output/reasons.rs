@@ -46,14 +46,14 @@ pub(crate) fn no_place(compiled: &Compiled<'_>, class: u32, topology: &Topology)
             (obstacles, shortfall(compiled, pool.index, class, level))
         })
         .collect();
-    // Whoever reads on needs the pool that was meant: the one with the least in the way.
+    // The first pool that is named should be the one that was meant: the one with the least in the way.
     shortfalls.sort_by_key(|(obstacles, _)| *obstacles);
     let shortfalls: Vec<Shortfall> = shortfalls.into_iter().map(|(_, one)| one).collect();
     if shortfalls.iter().any(|one| one.large_enough > 0) {
         let refusal = (0..compiled.cells.len() as u32)
             .find_map(|cell| topology.refusal(compiled, profile, level, cell));
-        let near = level.near.first().map(|rule| rule.group);
-        let group = refusal.or(near);
+        let host_affinity = level.host_affinity.first().map(|rule| rule.group);
+        let group = refusal.or(host_affinity);
         let rule = group.map_or_else(
             || "rules about other pods leave no domain".to_owned(),
             |group| compiled.groups.all.get(group).describe(),
@@ -82,10 +82,14 @@ pub(crate) fn not_packed(compiled: &Compiled<'_>, lot: &Lot, ledger: &Ledger) ->
             limit: describe(compiled.problem, compiled.supply.name(counter), left),
         };
     }
-    let rule = level.near.first().map(|rule| rule.group).map_or_else(
-        || "rules about other pods leave no host".to_owned(),
-        |group| compiled.groups.all.get(group).describe(),
-    );
+    let rule = level
+        .host_affinity
+        .first()
+        .map(|rule| rule.group)
+        .map_or_else(
+            || "rules about other pods leave no host".to_owned(),
+            |group| compiled.groups.all.get(group).describe(),
+        );
     Reason::NoDomain { rule }
 }
 
@@ -195,7 +199,7 @@ fn shortfall(compiled: &Compiled<'_>, pool: u32, class: u32, level: &Level) -> S
     }
 }
 
-/// A type that nobody can buy right now.
+/// A type that cannot be bought right now.
 struct Missed {
     name: Name,
     /// What pods could use.
@@ -298,7 +302,7 @@ fn labels_of(
 fn type_of(offer: &Offer) -> (u32, u32, u32) {
     match offer.item {
         Item::Fixed { instance_type, .. } => (offer.catalog, 0, instance_type),
-        Item::Made { range, .. } => (offer.catalog, 1, range),
+        Item::Custom { range, .. } => (offer.catalog, 1, range),
     }
 }
 
@@ -384,7 +388,7 @@ fn on_some_type(compiled: &Compiled<'_>, key: &str) -> bool {
         .any(|one| one.labels.contains_key(key))
 }
 
-/// A known key that differs little from one that nobody knows.
+/// A known key that differs little from an unknown one.
 fn similar(compiled: &Compiled<'_>, key: &str) -> Option<String> {
     let pools = compiled.problem.pools.iter().flat_map(|pool| {
         let required = pool.requirements.iter().map(|one| &*one.key);

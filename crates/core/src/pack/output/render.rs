@@ -28,12 +28,12 @@ pub(crate) fn plan(
         ..Plan::default()
     };
     refs.anchored(assignment, packing, &mut plan.order);
-    let mut on_hosts: Vec<Vec<PodRef>> = std::mem::take(&mut refs.on_hosts);
-    on_hosts.resize(compiled.hosts.len(), Vec::new());
-    for (host, class, count) in &assignment.on_hosts {
+    let mut on_nodes: Vec<Vec<PodRef>> = std::mem::take(&mut refs.on_nodes);
+    on_nodes.resize(compiled.nodes.len(), Vec::new());
+    for (node, class, count) in &assignment.on_nodes {
         if !compiled.profile(*class).anchored {
             let pods = refs.take(*class, *count);
-            on_hosts[*host as usize].extend(pods);
+            on_nodes[*node as usize].extend(pods);
         }
     }
     refs.fill_lots(compiled, assignment, packing);
@@ -50,13 +50,13 @@ pub(crate) fn plan(
     });
     let (launches, columns) = launches.into_iter().unzip();
     plan.launches = launches;
-    let mut hosts: Vec<usize> = (0..on_hosts.len()).collect();
-    hosts.sort_by_key(|host| compiled.hosts[*host].order);
-    for host in hosts {
-        let pods = std::mem::take(&mut on_hosts[host]);
+    let mut nodes: Vec<usize> = (0..on_nodes.len()).collect();
+    nodes.sort_by_key(|node| compiled.nodes[*node].order);
+    for node in nodes {
+        let pods = std::mem::take(&mut on_nodes[node]);
         if !pods.is_empty() {
             plan.placements.push(Placement {
-                node: compiled.problem.nodes[host].name.clone(),
+                node: compiled.problem.nodes[node].name.clone(),
                 pods,
             });
         }
@@ -75,7 +75,7 @@ fn has_rules(compiled: &Compiled<'_>, assignment: &Assignment) -> bool {
     assignment.queues.iter().any(|queue| {
         let profile = compiled.profile(queue.class);
         let ordered = |level: &crate::pack::compile::profile::Level| {
-            !level.near.is_empty()
+            !level.host_affinity.is_empty()
                 || level
                     .caps
                     .iter()
@@ -95,12 +95,17 @@ fn finish_order(compiled: &Compiled<'_>, plan: &mut Plan) {
         .filter(|pod| seen.binary_search(pod).is_err())
         .collect();
     let profile = |pod: &PodRef| compiled.profile(compiled.class_of(*pod));
-    let near = |pod: &PodRef| {
+    let host_affinity = |pod: &PodRef| {
         let last = profile(pod).levels.last();
-        last.is_some_and(|level| !level.near.is_empty())
+        last.is_some_and(|level| !level.host_affinity.is_empty())
     };
-    if rest.iter().any(near) {
-        rest.sort_by_key(|pod| (std::cmp::Reverse(profile(pod).spec.priority), near(pod)));
+    if rest.iter().any(host_affinity) {
+        rest.sort_by_key(|pod| {
+            (
+                std::cmp::Reverse(profile(pod).spec.priority),
+                host_affinity(pod),
+            )
+        });
     }
     plan.order.extend(rest);
 }
@@ -109,7 +114,7 @@ fn finish_order(compiled: &Compiled<'_>, plan: &mut Plan) {
 struct References {
     queues: Vec<VecDeque<PodRef>>,
     index: crate::pack::dense::intern::FixedMap<u32, usize>,
-    on_hosts: Vec<Vec<PodRef>>,
+    on_nodes: Vec<Vec<PodRef>>,
     lots: Vec<VecDeque<PodRef>>,
 }
 
@@ -127,7 +132,7 @@ impl References {
         References {
             queues,
             index,
-            on_hosts: Vec::new(),
+            on_nodes: Vec::new(),
             lots: vec![VecDeque::new(); assignment.lots.len()],
         }
     }
@@ -160,12 +165,12 @@ impl References {
             let pods = self.take(event.class, 1);
             order.extend(&pods);
             match event.place {
-                Place::Host(host) => {
-                    let host = host as usize;
-                    if self.on_hosts.len() <= host {
-                        self.on_hosts.resize(host + 1, Vec::new());
+                Place::Node(node) => {
+                    let node = node as usize;
+                    if self.on_nodes.len() <= node {
+                        self.on_nodes.resize(node + 1, Vec::new());
                     }
-                    self.on_hosts[host].extend(pods);
+                    self.on_nodes[node].extend(pods);
                 }
                 Place::Lot(lot) => self.lots[lot as usize].extend(pods),
             }
@@ -201,9 +206,11 @@ fn launch(
             pods.push(pod);
         }
     }
-    let made = compiled.makes.of(bin.column);
-    let daemons = match made {
-        Some(make) => compiled.makes.all[make as usize].daemons.clone(),
+    let custom = compiled.custom_types.of(bin.column);
+    let daemons = match custom {
+        Some(custom_type) => compiled.custom_types.all[custom_type as usize]
+            .daemons
+            .clone(),
         None => daemons(compiled, offer),
     };
     requests.add(&daemons);
@@ -214,7 +221,7 @@ fn launch(
     }
     let bound = |(lot, _): &(u32, u32)| assignment.lots[*lot as usize].cell != ANYWHERE;
     let bound = bin.pods.iter().any(bound);
-    let exact = made.and_then(|make| compiled.cut(make, &bin.load));
+    let exact = custom.and_then(|custom_type| compiled.fitted(custom_type, &bin.load));
     let uses = exact.as_ref().map_or(&offer.uses, |exact| &exact.uses);
     let (alternatives, reason) = alternatives.of(&Machine {
         offer,
@@ -257,12 +264,12 @@ fn daemons(compiled: &Compiled<'_>, offer: &Offer) -> Resources {
         .collect()
 }
 
-/// What the machine has and costs: one made to measure is cut to what its pods and daemons need.
+/// What the machine has and costs: one of custom size has what its pods and daemons need.
 fn size(compiled: &Compiled<'_>, offer: &Offer, requests: &Resources) -> (Resources, Money) {
     match offer.sold(compiled.problem) {
         Sold::Fixed(one, _) => (one.capacity.clone(), offer.price),
-        Sold::Made(range, host) => {
-            let Some(size) = sizing::fit(range, host, requests) else {
+        Sold::Custom(range, node) => {
+            let Some(size) = sizing::fit(range, node, requests) else {
                 return (range.max.clone(), offer.price);
             };
             let price = sizing::price(range, &size);

@@ -2,7 +2,7 @@
 //! is worth most for its price is bought; with it all its like, as long as there are pods for the same filling.
 
 use crate::pack::dense::intern::FixedMap;
-use crate::pack::fill::greedy::{Filling, Stock, Taste};
+use crate::pack::fill::greedy::{Filling, GreedyFill, PodOrder};
 use crate::pack::packing::{Context, Packing};
 use crate::pack::value::appraisal::Appraisal;
 
@@ -10,47 +10,47 @@ use crate::pack::value::appraisal::Appraisal;
 const COMPARED: usize = 24;
 
 /// Packs what has no machine yet.
-pub(crate) fn pack(context: &mut Context<'_, '_>, packing: &mut Packing, taste: Taste) {
+pub(crate) fn pack(context: &mut Context<'_, '_>, packing: &mut Packing, pod_order: PodOrder) {
     let mut unpacked = packing.unpacked();
     let mut total = unpacked;
     let mut appraisal = Appraisal::new(context, &packing.left);
-    let mut stock = stocked(context, &appraisal, packing, taste);
+    let mut greedy = greedy_fill_for(context, &appraisal, packing, pod_order);
     let mut known: FixedMap<u32, (f64, Filling)> = FixedMap::default();
     while unpacked > 0 {
         // What is left differs more and more from what was appraised.
         if unpacked * 2 < total && unpacked > 50 {
             total = unpacked;
             appraisal = Appraisal::new(context, &packing.left);
-            stock = stocked(context, &appraisal, packing, taste);
+            greedy = greedy_fill_for(context, &appraisal, packing, pod_order);
             known.clear();
         }
-        let best = best(context, packing, &appraisal, &mut stock, &mut known);
+        let best = best(context, packing, &appraisal, &mut greedy, &mut known);
         let Some((column, mut filling)) = best else {
             break;
         };
-        stock.polish(context, &appraisal, &packing.left, column, &mut filling);
+        greedy.polish(context, &appraisal, &packing.left, column, &mut filling);
         let packed = buy(context, packing, column, &filling);
         if packed == 0 {
             break;
         }
         unpacked -= packed;
-        stock.sweep(&filling, &packing.left);
+        greedy.sweep(&filling, &packing.left);
     }
     context.downsize(packing);
 }
 
-fn stocked(
+fn greedy_fill_for(
     context: &Context<'_, '_>,
     appraisal: &Appraisal,
     packing: &Packing,
-    taste: Taste,
-) -> Stock {
+    pod_order: PodOrder,
+) -> GreedyFill {
     let lots = (0..context.lots.len() as u32)
-        .filter(|lot| packing.left[*lot as usize] > 0 && !context.is_near(*lot))
+        .filter(|lot| packing.left[*lot as usize] > 0 && !context.has_host_affinity(*lot))
         .collect();
-    let mut stock = Stock::new(context.lots.len());
-    stock.take_in(context, appraisal, taste, lots);
-    stock
+    let mut greedy = GreedyFill::new(context.lots.len());
+    greedy.take_in(context, appraisal, pod_order, lots);
+    greedy
 }
 
 /// The filling that is worth most for its price. Fillings that are `known` will do as long as their pods are there:
@@ -59,7 +59,7 @@ fn best(
     context: &Context<'_, '_>,
     packing: &mut Packing,
     appraisal: &Appraisal,
-    stock: &mut Stock,
+    greedy: &mut GreedyFill,
     known: &mut FixedMap<u32, (f64, Filling)>,
 ) -> Option<(u32, Filling)> {
     let mut best: Option<(f64, u32)> = None;
@@ -80,7 +80,7 @@ fn best(
             picks.all(|(lot, count)| packing.left[*lot as usize] >= *count)
         });
         if !holds {
-            let filling = stock.fill(context, appraisal, &mut packing.left, *column, |score| {
+            let filling = greedy.fill(context, appraisal, &mut packing.left, *column, |score| {
                 score
             });
             let ratio = if bought.cost > 0 {

@@ -25,23 +25,23 @@ pub(crate) struct Bid {
 
 /// Packs what has no machine yet.
 ///
-/// Where there are many, pods are dealt out evenly to parts, each with machines of its own. So every pod sees all machines
+/// Where there are many, pods are distributed evenly over parts, each with machines of its own. So every pod sees all machines
 /// of its part while they grow; what is best among a hundred is near the best of all, and what was best among those that
 /// happened to be looked at was not.
 pub(crate) fn pack(context: &mut Context<'_, '_>, packing: &mut Packing) {
     let order = order(context, packing);
     let left = packing.left.clone();
-    let hosts = hosts_needed(context, &left);
+    let hosts = machines_needed(context, &left);
     let parts = hosts.div_ceil(PART).max(1);
     for part in 0..parts {
         let first = packing.bins.len();
-        let mut dealt = 0;
+        let mut distributed = 0;
         for lot in &order {
-            let end = dealt + u64::from(left[*lot as usize]);
+            let end = distributed + u64::from(left[*lot as usize]);
             let upto = |end: u64| (end + parts - 1 - part) / parts;
-            let share = upto(end) - upto(dealt);
-            dealt = end;
-            if !context.is_near(*lot) {
+            let share = upto(end) - upto(distributed);
+            distributed = end;
+            if !context.has_host_affinity(*lot) {
                 place(context, packing, *lot, share, first);
             }
         }
@@ -78,7 +78,7 @@ fn place(context: &mut Context<'_, '_>, packing: &mut Packing, lot: u32, count: 
 }
 
 /// How many hosts the pods that keep apart need at least: those of the group that needs most.
-pub(crate) fn hosts_needed(context: &Context<'_, '_>, left: &[u32]) -> u64 {
+pub(crate) fn machines_needed(context: &Context<'_, '_>, left: &[u32]) -> u64 {
     crowds(context, left).values().copied().max().unwrap_or(0)
 }
 
@@ -162,7 +162,7 @@ fn bid(
             load.fits(&column.room) && packing.ledger.can_swap(&present.uses, &column.uses)
         })?
     };
-    if !context.sets.diverse(compiled, set, column, &load) {
+    if !context.sets.meets_min_values(compiled, set, column, &load) {
         return None;
     }
     let chosen = &compiled.columns[column as usize];

@@ -1,8 +1,8 @@
-//! Few kinds of pods, many of each: a linear program over fillings of whole machines, made as they are needed
+//! Few kinds of pods, many of each: a linear program over fillings of whole machines, generated as they are needed
 //! (Gilmore and Gomory), and rounded by buying the whole parts and asking again for the rest.
 
-use crate::pack::compile::caps::{self, HostCaps};
-use crate::pack::fill::exact::{Empty, Filler};
+use crate::pack::compile::caps::{self, HeldCaps};
+use crate::pack::fill::exact::{EmptyMachine, ExactFill};
 use crate::pack::packing::{Context, Packing};
 use crate::pack::value::appraisal::Appraisal;
 use crate::pack::value::simplex::{Solution, Tableau};
@@ -47,8 +47,8 @@ const WANTED: f64 = 0.96;
 
 /// So many fillings for each lot are made before some are forgotten: those that are worth less than their machine by more
 /// than this part of its price.
-const MORE: usize = 2;
-const FAR: f64 = 0.1;
+const MORE_PATTERNS: usize = 2;
+const FAR_BELOW: f64 = 0.1;
 
 /// Fillings taken over from other packings, times lots.
 const SEEDS: usize = 3;
@@ -57,7 +57,7 @@ const BARGAIN_FILLED: f64 = 0.8;
 
 /// What pods are worth when it is known how they fill whole machines, and which machines are bargains then.
 #[derive(Clone, Debug)]
-pub(crate) struct Market {
+pub(crate) struct LotValues {
     /// By lot.
     pub(crate) worth: Vec<f64>,
     /// Columns, best bargain first, with what their best filling is worth as a share of their cost.
@@ -94,9 +94,9 @@ pub(crate) fn pack(
     context: &mut Context<'_, '_>,
     packing: &mut Packing,
     others: &[&Packing],
-) -> Option<Market> {
+) -> Option<LotValues> {
     let lots: Vec<u32> = (0..context.lots.len() as u32)
-        .filter(|lot| packing.left[*lot as usize] > 0 && !context.is_near(*lot))
+        .filter(|lot| packing.left[*lot as usize] > 0 && !context.has_host_affinity(*lot))
         .collect();
     if lots.is_empty() || lots.len() > MAX_LOTS {
         return None;
@@ -110,28 +110,32 @@ pub(crate) fn pack(
         .collect();
     let effort = effort(&packing.left, PACKING_EFFORT);
     let mut patterns = taken_over(context, &appraisal, &lots, others);
-    let mut market = None;
+    let mut lot_values = None;
     let mut spent = 0;
     for _ in 0..PROGRAMS {
         let left: Vec<u32> = lots.iter().map(|lot| packing.left[*lot as usize]).collect();
         if left.iter().all(|count| *count == 0) {
             break;
         }
-        let mut program = Program::new(context, packing, &lots, &left, &columns, patterns);
-        let share = if market.is_none() { FIRST_SHARE } else { 100 };
+        let mut program = PatternProgram::new(context, packing, &lots, &left, &columns, patterns);
+        let share = if lot_values.is_none() {
+            FIRST_SHARE
+        } else {
+            100
+        };
         let most = (effort * share / 100).saturating_sub(spent);
         // What is left after the first is little.
         let widths = widths(lots.len());
-        let widths = if market.is_none() {
+        let widths = if lot_values.is_none() {
             widths
         } else {
             &widths[..1]
         };
         let solution = program.solve(context, packing, most, widths);
         spent += program.spent();
-        if market.is_none() {
+        if lot_values.is_none() {
             let values = &solution.point;
-            market = Some(Market::new(context, &appraisal, &lots, &left, values));
+            lot_values = Some(LotValues::new(context, &appraisal, &lots, &left, values));
         }
         if !buy(context, packing, &lots, &program.patterns, &solution) {
             break;
@@ -139,7 +143,7 @@ pub(crate) fn pack(
         patterns = program.wanted(context, packing, &solution);
     }
     context.downsize(packing);
-    market
+    lot_values
 }
 
 /// Fillings of machines in other packings, those that are worth most for their price.
@@ -190,7 +194,7 @@ fn value(pattern: &Pattern, values: &[f64]) -> f64 {
     value
 }
 
-impl Market {
+impl LotValues {
     /// From the values of a program, in dollars by position, lowered until no filling that can be found is worth more
     /// than its machine.
     fn new(
@@ -208,9 +212,9 @@ impl Market {
             let cost = price(context, *column);
             let least = cost * BARGAIN_FILLED;
             let search = || {
-                let mut machine = Empty::new(context, lots, *column);
-                let filler = Filler::new(context, &mut machine, lots, left, values, least)?;
-                Some(filler.search(nodes.min(budget), widths(lots.len())[0]))
+                let mut machine = EmptyMachine::new(context, lots, *column);
+                let exact_fill = ExactFill::new(context, &mut machine, lots, left, values, least)?;
+                Some(exact_fill.search(nodes.min(budget), widths(lots.len())[0]))
             };
             let searched = if budget > 0 { search() } else { None };
             let (found, looked_at) = searched.unwrap_or_default();
@@ -231,29 +235,29 @@ impl Market {
         for (lot, value) in lots.iter().zip(values) {
             worth[*lot as usize] = value * 1e9 / worst;
         }
-        Market { worth, bargains }
+        LotValues { worth, bargains }
     }
 }
 
 /// A linear program over fillings, which are made as they are needed.
-struct Program<'a> {
+struct PatternProgram<'a> {
     lots: &'a [u32],
     left: &'a [u32],
     /// Positions of lots of which something is left: the variables of the program.
     active: Vec<usize>,
     columns: &'a [u32],
     /// By column.
-    machines: Vec<Empty>,
+    machines: Vec<EmptyMachine>,
     patterns: Vec<Pattern>,
     tableau: Tableau,
     /// The column to be looked at next.
     next: usize,
     looked: u64,
-    /// With more fillings than this, those are forgotten that nobody wants.
+    /// With more fillings than this, those are forgotten that the program does not use.
     many: usize,
 }
 
-impl<'a> Program<'a> {
+impl<'a> PatternProgram<'a> {
     fn new(
         context: &Context<'_, '_>,
         packing: &Packing,
@@ -265,20 +269,20 @@ impl<'a> Program<'a> {
         singles(context, packing, lots, left, &mut patterns);
         let active: Vec<usize> = (0..left.len()).filter(|lot| left[*lot] > 0).collect();
         let objective: Vec<f64> = active.iter().map(|lot| f64::from(left[*lot])).collect();
-        let mut program = Program {
+        let mut program = PatternProgram {
             lots,
             left,
             active,
             columns,
             machines: columns
                 .iter()
-                .map(|column| Empty::new(context, lots, *column))
+                .map(|column| EmptyMachine::new(context, lots, *column))
                 .collect(),
             patterns: Vec::new(),
             tableau: Tableau::new(&objective),
             next: 0,
             looked: 0,
-            many: 2 * MORE * lots.len(),
+            many: 2 * MORE_PATTERNS * lots.len(),
         };
         for pattern in patterns {
             program.add(context, pattern);
@@ -340,10 +344,10 @@ impl<'a> Program<'a> {
                     f64::midpoint(*value, *new)
                 };
             }
-            let mut found = self.make(context, packing, &values, *width);
+            let mut found = self.generate(context, packing, &values, *width);
             if found == 0 && !through {
                 values.clone_from(&solution.point);
-                found = self.make(context, packing, &values, *width);
+                found = self.generate(context, packing, &values, *width);
             }
             if found == 0 {
                 widths = wider;
@@ -361,15 +365,16 @@ impl<'a> Program<'a> {
     /// Forgets fillings that are worth far less than their machines: should they be wanted, they are made again.
     fn forget(&mut self, context: &Context<'_, '_>) {
         let patterns = &self.patterns;
-        let is_far = |at: usize, spare: f64| spare > FAR * price(context, patterns[at].column);
+        let is_far =
+            |at: usize, spare: f64| spare > FAR_BELOW * price(context, patterns[at].column);
         let stays = self.tableau.forget(is_far);
         let mut stays = stays.into_iter();
         self.patterns.retain(|_| stays.next().unwrap_or(true));
-        self.many = self.patterns.len() + MORE * self.lots.len();
+        self.many = self.patterns.len() + MORE_PATTERNS * self.lots.len();
     }
 
     /// Adds fillings that are worth more than their machines; returns how many it were.
-    fn make(
+    fn generate(
         &mut self,
         context: &Context<'_, '_>,
         packing: &Packing,
@@ -390,10 +395,12 @@ impl<'a> Program<'a> {
             let least = price(context, column) * (1.0 + 1e-7);
             let (lots, left) = (self.lots, self.left);
             let machine = &mut self.machines[at];
-            let filler = Filler::new(context, machine, lots, left, values, least);
+            let exact_fill = ExactFill::new(context, machine, lots, left, values, least);
             self.looked += PREPARATION * lots.len() as u64;
-            let Some(filler) = filler else { continue };
-            let (counts, looked_at) = filler.search(nodes, width);
+            let Some(exact_fill) = exact_fill else {
+                continue;
+            };
+            let (counts, looked_at) = exact_fill.search(nodes, width);
             self.looked += LOOK * u64::from(looked_at);
             let Some(counts) = counts else { continue };
             let pattern = Pattern { column, counts };
@@ -457,7 +464,7 @@ pub(crate) fn bound(context: &Context<'_, '_>, known: Option<Vec<f64>>) -> f64 {
             .count();
         let effort = effort(&left, PROOF_EFFORT).min(MOST_PROOF_EFFORT);
         let (packing, first) = (context.empty(), &columns[..promising]);
-        let mut program = Program::new(context, &packing, &lots, &left, first, Vec::new());
+        let mut program = PatternProgram::new(context, &packing, &lots, &left, first, Vec::new());
         let widths = &widths(lots.len())[..1];
         program.solve(context, &packing, effort, widths).point
     };
@@ -469,13 +476,15 @@ pub(crate) fn bound(context: &Context<'_, '_>, known: Option<Vec<f64>>) -> f64 {
         if cost <= 0.0 {
             return 0.0;
         }
-        let mut machine = Empty::new(context, &lots, *column);
-        let filler = Filler::new(context, &mut machine, &lots, &left, &values, cost * worst);
-        let Some(filler) = filler else { continue };
-        let ceiling = filler.ceiling();
+        let mut machine = EmptyMachine::new(context, &lots, *column);
+        let exact_fill = ExactFill::new(context, &mut machine, &lots, &left, &values, cost * worst);
+        let Some(exact_fill) = exact_fill else {
+            continue;
+        };
+        let ceiling = exact_fill.ceiling();
         // One machine that is hard to judge must leave something for the others.
         let share = budget / 4 + 1;
-        let (found, looked_at) = filler.search(share, 0);
+        let (found, looked_at) = exact_fill.search(share, 0);
         let most = if looked_at > share {
             Some(ceiling)
         } else {
@@ -509,7 +518,7 @@ fn singles(
             continue;
         }
         let requests = context.requests(*lot);
-        let cap = caps::room(&HostCaps::new(), &context.level(*lot).caps);
+        let cap = caps::room(&HeldCaps::new(), &context.level(*lot).caps);
         let set = context.lots[*lot as usize].set;
         let best = context
             .sets

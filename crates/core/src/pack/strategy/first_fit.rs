@@ -2,7 +2,7 @@
 //! measure that every other plan must beat.
 
 use crate::pack::assign::share_of;
-use crate::pack::dense::room_tree::Finder;
+use crate::pack::dense::room_tree::RoomTree;
 use crate::pack::dense::vector::Vector;
 use crate::pack::packing::{Context, Packing};
 
@@ -21,29 +21,33 @@ pub(crate) enum Opening {
 
 /// Packs what has no machine yet.
 pub(crate) fn pack(context: &mut Context<'_, '_>, packing: &mut Packing, opening: Opening) {
-    fill(context, packing, opening);
+    pack_as_opened(context, packing, opening);
     context.downsize(packing);
 }
 
 /// The same, with machines as they were opened: others may still come.
-pub(crate) fn fill(context: &mut Context<'_, '_>, packing: &mut Packing, opening: Opening) {
+pub(crate) fn pack_as_opened(
+    context: &mut Context<'_, '_>,
+    packing: &mut Packing,
+    opening: Opening,
+) {
     let order = context.by_size();
     let mut total = Vector::ZERO;
-    for lot in order.iter().filter(|lot| !context.is_near(**lot)) {
+    for lot in order.iter().filter(|lot| !context.has_host_affinity(**lot)) {
         let count = i64::from(packing.left[*lot as usize]);
         total.add(&context.requests(*lot).times(count));
     }
-    let mut finder = Finder::default();
+    let mut room_tree = RoomTree::default();
     for index in 0..packing.bins.len() {
-        finder.push(&free(context, packing, index));
+        room_tree.push(&free(context, packing, index));
     }
     for lot in order {
-        if context.is_near(lot) {
+        if context.has_host_affinity(lot) {
             continue;
         }
         let before = packing.left[lot as usize];
         if before > 0 {
-            into_open(context, packing, &mut finder, lot);
+            into_open(context, packing, &mut room_tree, lot);
         }
         let packed = i64::from(before - packing.left[lot as usize]);
         total.subtract(&context.requests(lot).times(packed));
@@ -59,7 +63,7 @@ pub(crate) fn fill(context: &mut Context<'_, '_>, packing: &mut Packing, opening
             }
             context.put(packing, bin, lot, take);
             total.subtract(&context.requests(lot).times(i64::from(take)));
-            finder.push(&free(context, packing, bin));
+            room_tree.push(&free(context, packing, bin));
         }
         // What found no machine does not count towards what the next one should hold.
         let left = i64::from(packing.left[lot as usize]);
@@ -67,11 +71,16 @@ pub(crate) fn fill(context: &mut Context<'_, '_>, packing: &mut Packing, opening
     }
 }
 
-fn into_open(context: &mut Context<'_, '_>, packing: &mut Packing, finder: &mut Finder, lot: u32) {
+fn into_open(
+    context: &mut Context<'_, '_>,
+    packing: &mut Packing,
+    room_tree: &mut RoomTree,
+    lot: u32,
+) {
     let requests = *context.requests(lot);
     let mut start = 0;
     while packing.left[lot as usize] > 0 {
-        let Some(index) = finder.next(start, &requests) else {
+        let Some(index) = room_tree.next(start, &requests) else {
             break;
         };
         start = index + 1;
@@ -82,7 +91,7 @@ fn into_open(context: &mut Context<'_, '_>, packing: &mut Packing, finder: &mut 
         let take = context.room(bin, lot).min(packing.left[lot as usize]);
         if take > 0 {
             context.put(packing, index, lot, take);
-            finder.set(index, &free(context, packing, index));
+            room_tree.set(index, &free(context, packing, index));
         }
     }
 }
@@ -150,7 +159,9 @@ pub(crate) fn best_share(context: &Context<'_, '_>, packing: &Packing, lot: u32)
             let column = &context.compiled.columns[index as usize];
             (requests.fits(&column.room)
                 && packing.ledger.can(&column.uses)
-                && context.sets.diverse(context.compiled, set, index, requests))
+                && context
+                    .sets
+                    .meets_min_values(context.compiled, set, index, requests))
             .then(|| (share_of(column.cost, requests, &column.room), index))
         })
         .min()

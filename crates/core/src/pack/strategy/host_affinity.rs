@@ -1,4 +1,4 @@
-//! Pods that must share a host with others: packed last, onto machines that carry those others, or together onto one.
+//! Pods with affinity over hosts: packed last, onto machines that carry the pods they need, or together onto one.
 
 use crate::pack::compile::caps;
 use crate::pack::dense::vector::Vector;
@@ -10,15 +10,15 @@ pub(crate) fn pack(context: &mut Context<'_, '_>, packing: &mut Packing) {
     let lots: Vec<u32> = context
         .by_size()
         .into_iter()
-        .filter(|lot| context.is_near(*lot))
+        .filter(|lot| context.has_host_affinity(*lot))
         .collect();
-    // One lot may wait for another: go round as long as somebody finds a place.
+    // One lot may wait for another: try again as long as a pod finds a place.
     loop {
         let before = packing.unpacked();
         for lot in &lots {
             join(context, packing, *lot);
             if packing.left[*lot as usize] > 0 {
-                begin(context, packing, *lot, &lots);
+                start_group(context, packing, *lot, &lots);
             }
         }
         if packing.unpacked() == before || packing.unpacked() == 0 {
@@ -27,18 +27,18 @@ pub(crate) fn pack(context: &mut Context<'_, '_>, packing: &mut Packing) {
     }
 }
 
-/// Onto machines that carry what the lot must be near; a machine may be exchanged for a larger one.
+/// Onto machines that carry the pods the lot needs; a machine may be exchanged for a larger one.
 fn join(context: &mut Context<'_, '_>, packing: &mut Packing, lot: u32) {
     let compiled = context.compiled;
     for index in 0..packing.bins.len() {
         while packing.left[lot as usize] > 0 {
             let bin = &packing.bins[index];
-            let near = context
+            let host_affinity = context
                 .level(lot)
-                .near
+                .host_affinity
                 .iter()
                 .all(|rule| caps::carries(&bin.caps, rule.group));
-            if !near || caps::room(&bin.caps, &context.level(lot).caps) == 0 {
+            if !host_affinity || caps::room(&bin.caps, &context.level(lot).caps) == 0 {
                 break;
             }
             let load = bin.load.plus(context.requests(lot));
@@ -56,17 +56,20 @@ fn join(context: &mut Context<'_, '_>, packing: &mut Packing, lot: u32) {
     }
 }
 
-/// A place for pods that count themselves, if nobody they must be near is anywhere yet: a machine of their own, or one that
+/// A place for pods that count themselves, if no pod that they need is anywhere yet: a machine of their own, or one that
 /// is there, perhaps exchanged for a larger one, if that adds less to the bill.
-fn begin(context: &mut Context<'_, '_>, packing: &mut Packing, lot: u32, lots: &[u32]) {
-    let near = context.level(lot).near.clone();
+fn start_group(context: &mut Context<'_, '_>, packing: &mut Packing, lot: u32, lots: &[u32]) {
+    let host_affinity = context.level(lot).host_affinity.clone();
     let somewhere = |group: u32| {
         packing
             .bins
             .iter()
             .any(|bin| caps::carries(&bin.caps, group))
     };
-    if near.iter().any(|rule| !rule.own || somewhere(rule.group)) {
+    if host_affinity
+        .iter()
+        .any(|rule| !rule.own || somewhere(rule.group))
+    {
         return;
     }
     let compiled = context.compiled;
@@ -76,9 +79,9 @@ fn begin(context: &mut Context<'_, '_>, packing: &mut Packing, lot: u32, lots: &
     for other in lots {
         let together = context
             .level(*other)
-            .near
+            .host_affinity
             .iter()
-            .any(|rule| near.iter().any(|own| own.group == rule.group));
+            .any(|rule| host_affinity.iter().any(|own| own.group == rule.group));
         if together {
             let count = i64::from(packing.left[*other as usize]);
             total.add(&context.requests(*other).times(count));
@@ -93,7 +96,7 @@ fn begin(context: &mut Context<'_, '_>, packing: &mut Packing, lot: u32, lots: &
     if let Some(bid) = shared.filter(|bid| alone_costs.is_none_or(|cost| bid.added < cost)) {
         let present = packing.bins[bid.bin].column;
         context.swap(packing, bid.bin, bid.column);
-        if settle(context, packing, lot, bid.bin) {
+        if put_what_fits(context, packing, lot, bid.bin) {
             return;
         }
         context.swap(packing, bid.bin, present);
@@ -109,14 +112,19 @@ fn begin(context: &mut Context<'_, '_>, packing: &mut Packing, lot: u32, lots: &
     });
     let Some(column) = column else { return };
     if let Some(bin) = context.open(packing, column, set)
-        && !settle(context, packing, lot, bin)
+        && !put_what_fits(context, packing, lot, bin)
     {
         context.close(packing, bin);
     }
 }
 
 /// Puts as many pods of a lot into a bin as it takes; false if that is none.
-fn settle(context: &mut Context<'_, '_>, packing: &mut Packing, lot: u32, bin: usize) -> bool {
+fn put_what_fits(
+    context: &mut Context<'_, '_>,
+    packing: &mut Packing,
+    lot: u32,
+    bin: usize,
+) -> bool {
     let take = context
         .room(&packing.bins[bin], lot)
         .min(packing.left[lot as usize]);

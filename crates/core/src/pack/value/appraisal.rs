@@ -4,7 +4,7 @@ use crate::pack::compile::profile::NO_CAP;
 use crate::pack::dense::intern::FixedMap;
 use crate::pack::dense::vector::{Vector, WIDTH};
 use crate::pack::packing::Context;
-use crate::pack::value::resource_values::{MAX_KINDS, Values, Ware, appraise};
+use crate::pack::value::resource_values::{MAX_KINDS, PricedMachine, ResourceValues, appraise};
 
 /// Groups of which a host takes only so many, beyond the largest few, are left out.
 const MAX_GROUPS: usize = 8;
@@ -28,7 +28,7 @@ pub(crate) struct Appraisal {
     pub(crate) kinds: Vec<u8>,
     /// Indexes of real resources that matter.
     pub(crate) resources: Vec<usize>,
-    pub(crate) values: Values,
+    pub(crate) values: ResourceValues,
     /// How many pods of each group with values of its own a machine takes.
     pub(crate) caps: Vec<u16>,
     /// What a pod of each lot is worth.
@@ -83,11 +83,11 @@ impl Appraisal {
             .collect();
         let need = need(context, left, &kinds, &resources, groups);
         let columns = context.sets.union(context.compiled, &kinds.sets);
-        let mut wares = Vec::with_capacity(columns.len());
+        let mut machines = Vec::with_capacity(columns.len());
         let mut all = Vec::with_capacity(columns.len());
         for index in &columns {
             let column = &context.compiled.columns[*index as usize];
-            let ware = Ware {
+            let machine = PricedMachine {
                 price: column.cost as f64,
                 room: resources
                     .iter()
@@ -97,17 +97,17 @@ impl Appraisal {
                 admits: kinds.admitted(context, *index),
             };
             if context.ledger.copies(&column.uses) >= SCARCE_COPIES {
-                wares.push(ware.clone());
+                machines.push(machine.clone());
             }
-            all.push(ware);
+            all.push(machine);
         }
         // Where everything is scarce, everything sets a price.
-        let values = appraise(if wares.is_empty() { &all } else { &wares }, &need);
+        let values = appraise(if machines.is_empty() { &all } else { &machines }, &need);
         let worth = worth(context, left.len(), &kinds, &resources, groups, &values);
         let mut bargains: Vec<(f64, u32)> = all
             .iter()
             .zip(&columns)
-            .map(|(ware, column)| (values.potential(ware), *column))
+            .map(|(machine, column)| (values.potential(machine), *column))
             .collect();
         bargains.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
         Appraisal {
@@ -317,7 +317,7 @@ fn worth(
     kinds: &Kinds,
     resources: &[usize],
     groups: &[(u32, u16)],
-    values: &Values,
+    values: &ResourceValues,
 ) -> Vec<f64> {
     (0..lots as u32)
         .map(|lot| {

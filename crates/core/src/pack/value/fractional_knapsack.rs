@@ -1,9 +1,9 @@
-//! The best filling of a machine if pods could be cut, and what room is worth then.
+//! The fractional knapsack: the best filling of a machine if pods were divisible, and what room is worth then.
 
 use crate::pack::value::simplex;
 
 /// A filling with parts of pods.
-pub(crate) struct Cut {
+pub(crate) struct FractionalFilling {
     /// What a unit of each resource is worth: whole pods or parts, none is worth more than the room it takes.
     pub(crate) prices: Vec<f64>,
     /// How many of each there are in it.
@@ -11,7 +11,7 @@ pub(crate) struct Cut {
 }
 
 /// Fills a room with pods of so much value each.
-pub(crate) fn fill(pods: &[(&[i64], f64)], room: &[i64]) -> Cut {
+pub(crate) fn solve(pods: &[(&[i64], f64)], room: &[i64]) -> FractionalFilling {
     let mut rows = Vec::new();
     let mut limits = Vec::new();
     let mut asked: Vec<usize> = Vec::new();
@@ -32,7 +32,7 @@ pub(crate) fn fill(pods: &[(&[i64], f64)], room: &[i64]) -> Cut {
     for (resource, share) in asked.into_iter().zip(&solution.worth) {
         prices[resource] = share.max(0.0) / room[resource].max(1) as f64;
     }
-    Cut {
+    FractionalFilling {
         prices,
         parts: solution.point,
     }

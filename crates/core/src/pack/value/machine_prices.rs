@@ -1,5 +1,5 @@
-//! What pods are worth when their shape counts: values so chosen that no machine, filled with pods that could be cut
-//! into parts but keep their shape, holds more than its price.
+//! What pods are worth when their shape counts: values so chosen that no machine, filled with pods that are divisible
+//! but keep their shape, holds more than its price.
 //!
 //! Values of resources alone let the processors of a pod go to one machine and its memory to another. Here every
 //! column `k` has prices `u[k]` of its own, at which its whole room costs what it costs, and a pod is worth what it is
@@ -18,7 +18,7 @@ use crate::pack::value::shapes::{self, Shaped};
 use crate::pack::value::simplex::{self, Tableau};
 
 /// How closely values are looked for.
-struct Care {
+struct Precision {
     /// Into about how many classes of like shape pods are sorted.
     classes: f64,
     /// Columns that fillings are made for, the best bargains.
@@ -30,13 +30,13 @@ struct Care {
 }
 
 /// Where there are few pods, a little more or less decides about a whole machine, and time is no matter.
-const FINE: Care = Care {
+const FINE: Precision = Precision {
     classes: 90.0,
     bargains: 96,
     rounds: 100,
     tolerance: 5e-5,
 };
-const COARSE: Care = Care {
+const COARSE: Precision = Precision {
     classes: 34.0,
     bargains: 48,
     rounds: 40,
@@ -70,13 +70,13 @@ impl Prices {
         if context.compiled.supply.limited() || appraisal.grouped() {
             return None;
         }
-        let market = Market::new(context, left, appraisal)?;
-        let values = market.values();
-        let wares = market.wares.iter();
+        let program = ShapeProgram::new(context, left, appraisal)?;
+        let values = program.values();
+        let machines = program.machines.iter();
         Some(Prices {
             resources: appraisal.resources.clone(),
-            of: wares
-                .map(|ware| (ware.column, market.prices(ware, &values)))
+            of: machines
+                .map(|machine| (machine.column, program.prices(machine, &values)))
                 .collect(),
         })
     }
@@ -127,7 +127,7 @@ impl Prices {
 }
 
 /// A machine as the program sees it.
-struct Ware {
+struct ShapedMachine {
     column: u32,
     /// As a share of what all pods are worth by resources alone.
     price: f64,
@@ -138,18 +138,18 @@ struct Ware {
 }
 
 /// Pods of some classes, and machines for them.
-struct Market {
-    care: &'static Care,
+struct ShapeProgram {
+    precision: &'static Precision,
     /// By class and resource: what its pods ask for, as a share of what all ask for.
     needs: Vec<Vec<f64>>,
-    wares: Vec<Ware>,
+    machines: Vec<ShapedMachine>,
     /// By resource, what all pods ask for.
     whole: Vec<f64>,
     /// What all pods are worth by resources alone.
     total: f64,
 }
 
-impl Market {
+impl ShapeProgram {
     fn new(context: &Context<'_, '_>, left: &[u32], appraisal: &Appraisal) -> Option<Self> {
         let mut whole = vec![0.0; appraisal.resources.len()];
         let mut total = 0.0;
@@ -164,35 +164,35 @@ impl Market {
         if total <= 0.0 || bargains.any(|(_, column)| columns[*column as usize].cost <= 0) {
             return None;
         }
-        let mut market = Market {
-            care: if are_few(left) { &FINE } else { &COARSE },
+        let mut program = ShapeProgram {
+            precision: if are_few(left) { &FINE } else { &COARSE },
             needs: Vec::new(),
-            wares: Vec::new(),
+            machines: Vec::new(),
             whole,
             total,
         };
-        let classes = market.classes(context, left, appraisal);
-        market.needs = classes
+        let classes = program.classes(context, left, appraisal);
+        program.needs = classes
             .iter()
-            .map(|lots| market.need(context, left, appraisal, lots))
+            .map(|lots| program.need(context, left, appraisal, lots))
             .collect();
         for (_, column) in &appraisal.bargains {
             let bought = &columns[*column as usize];
-            let resources = appraisal.resources.iter().zip(&market.whole);
+            let resources = appraisal.resources.iter().zip(&program.whole);
             let room = resources.map(|(resource, whole)| bought.room.0[*resource] as f64 / whole);
             let admits = classes.iter().map(|lots| {
                 // What holds most of a class holds the class.
                 let typical = lots[lots.len() / 2];
                 context.may_use(typical, *column) && context.requests(typical).fits(&bought.room)
             });
-            market.wares.push(Ware {
+            program.machines.push(ShapedMachine {
                 column: *column,
                 price: bought.cost as f64 / total,
                 room: room.collect(),
                 admits: admits.collect(),
             });
         }
-        Some(market)
+        Some(program)
     }
 
     /// Lots of one kind and like shape, the least valuable first.
@@ -210,7 +210,7 @@ impl Market {
         shaped.sort_by_key(kind);
         let mut classes = Vec::new();
         for alike in shaped.chunk_by_mut(|a, b| kind(a) == kind(b)) {
-            shapes::part(alike, self.total / self.care.classes, &mut classes);
+            shapes::part(alike, self.total / self.precision.classes, &mut classes);
         }
         let worth = |lot: u32| appraisal.worth[lot as usize];
         for class in &mut classes {
@@ -266,16 +266,16 @@ impl Market {
         }
         tableau.ascend();
         let mut values = tableau.solution().point;
-        for _ in 0..self.care.rounds {
+        for _ in 0..self.precision.rounds {
             let mut found = false;
-            for ware in self.wares.iter().take(self.care.bargains) {
-                let (filling, _) = self.fill(ware, &values);
+            for machine in self.machines.iter().take(self.precision.bargains) {
+                let (filling, _) = self.best_filling(machine, &values);
                 let mut worth = 0.0;
                 for (amount, value) in filling.iter().zip(&values) {
                     worth += amount * value;
                 }
-                if worth > ware.price * (1.0 + self.care.tolerance) {
-                    tableau.add(&filling, ware.price);
+                if worth > machine.price * (1.0 + self.precision.tolerance) {
+                    tableau.add(&filling, machine.price);
                     found = true;
                 }
             }
@@ -291,15 +291,15 @@ impl Market {
     /// The machine that is cheapest for pods of one class alone, as a filling and its price.
     fn alone(&self, class: usize) -> Option<(Vec<f64>, f64)> {
         let mut best: Option<(f64, f64)> = None;
-        for ware in self.wares.iter().filter(|ware| ware.admits[class]) {
+        for machine in self.machines.iter().filter(|machine| machine.admits[class]) {
             let mut amount = f64::INFINITY;
-            for (need, room) in self.needs[class].iter().zip(&ware.room) {
+            for (need, room) in self.needs[class].iter().zip(&machine.room) {
                 if *need > 0.0 && room / need < amount {
                     amount = room / need;
                 }
             }
-            if best.is_none_or(|(other, price)| ware.price * other < price * amount) {
-                best = Some((amount, ware.price));
+            if best.is_none_or(|(other, price)| machine.price * other < price * amount) {
+                best = Some((amount, machine.price));
             }
         }
         let (amount, price) = best?;
@@ -309,15 +309,15 @@ impl Market {
     }
 
     /// The filling of a ware that is worth most, by class, and what one more unit of each resource would be worth.
-    fn fill(&self, ware: &Ware, values: &[f64]) -> (Vec<f64>, Vec<f64>) {
-        let classes = (0..self.needs.len()).filter(|class| ware.admits[*class]);
+    fn best_filling(&self, machine: &ShapedMachine, values: &[f64]) -> (Vec<f64>, Vec<f64>) {
+        let classes = (0..self.needs.len()).filter(|class| machine.admits[*class]);
         let classes: Vec<usize> = classes.collect();
-        let mut rows = Vec::with_capacity(classes.len() * ware.room.len());
-        for resource in 0..ware.room.len() {
+        let mut rows = Vec::with_capacity(classes.len() * machine.room.len());
+        for resource in 0..machine.room.len() {
             rows.extend(classes.iter().map(|class| self.needs[*class][resource]));
         }
         let objective: Vec<f64> = classes.iter().map(|class| values[*class]).collect();
-        let found = simplex::maximise(&rows, &ware.room, &objective);
+        let found = simplex::maximise(&rows, &machine.room, &objective);
         let mut filling = vec![0.0; self.needs.len()];
         for (class, amount) in classes.iter().zip(found.point) {
             filling[*class] = amount;
@@ -326,21 +326,21 @@ impl Market {
     }
 
     /// Prices of the resources of a ware, at which its whole room costs what it costs.
-    fn prices(&self, ware: &Ware, values: &[f64]) -> Vec<f64> {
-        let (_, mut prices) = self.fill(ware, values);
+    fn prices(&self, machine: &ShapedMachine, values: &[f64]) -> Vec<f64> {
+        let (_, mut prices) = self.best_filling(machine, values);
         // What holds nothing leaves no resource scarce.
-        prices.resize(ware.room.len(), 0.0);
+        prices.resize(machine.room.len(), 0.0);
         let mut charged = 0.0;
-        for (price, room) in prices.iter().zip(&ware.room) {
+        for (price, room) in prices.iter().zip(&machine.room) {
             charged += price * room;
         }
         if charged <= 0.0 {
             // Nothing that it holds is worth anything: any prices will do.
             prices[0] = 1.0;
-            charged = ware.room[0];
+            charged = machine.room[0];
         }
         for (price, whole) in prices.iter_mut().zip(&self.whole) {
-            *price *= ware.price / charged * self.total / whole;
+            *price *= machine.price / charged * self.total / whole;
         }
         prices
     }
@@ -350,8 +350,8 @@ impl Market {
 mod tests {
     use super::*;
 
-    fn ware(price: f64, room: [f64; 2]) -> Ware {
-        Ware {
+    fn machine(price: f64, room: [f64; 2]) -> ShapedMachine {
+        ShapedMachine {
             column: 0,
             price,
             room: room.to_vec(),
@@ -360,11 +360,11 @@ mod tests {
     }
 
     /// Pods that ask for processors only, and pods that ask for memory only.
-    fn market(wares: Vec<Ware>) -> Market {
-        Market {
-            care: &COARSE,
+    fn program(machines: Vec<ShapedMachine>) -> ShapeProgram {
+        ShapeProgram {
+            precision: &COARSE,
             needs: vec![vec![1.0, 0.0], vec![0.0, 1.0]],
-            wares,
+            machines,
             whole: vec![1.0, 1.0],
             total: 1.0,
         }
@@ -372,23 +372,23 @@ mod tests {
 
     #[test]
     fn pods_of_opposite_shape_are_worth_what_a_machine_for_both_costs() {
-        let separate = || vec![ware(0.2, [0.5, 0.0]), ware(0.1, [0.0, 0.5])];
-        let values = market(separate()).values();
+        let separate = || vec![machine(0.2, [0.5, 0.0]), machine(0.1, [0.0, 0.5])];
+        let values = program(separate()).values();
         assert!((values[0] - 0.4).abs() < 1e-6 && (values[1] - 0.2).abs() < 1e-6);
-        let mut wares = separate();
-        wares.push(ware(0.25, [0.5, 0.5]));
-        let values = market(wares).values();
+        let mut machines = separate();
+        machines.push(machine(0.25, [0.5, 0.5]));
+        let values = program(machines).values();
         assert!((values[0] + values[1] - 0.5).abs() < 1e-6, "{values:?}");
     }
 
     #[test]
     fn at_its_own_prices_the_whole_room_of_a_machine_costs_what_it_costs() {
-        let market = market(vec![ware(0.2, [0.5, 0.1]), ware(0.1, [0.1, 0.5])]);
-        let values = market.values();
-        for ware in &market.wares {
-            let prices = market.prices(ware, &values);
-            let charged: f64 = prices.iter().zip(&ware.room).map(|(a, b)| a * b).sum();
-            assert!((charged - ware.price).abs() < 1e-9, "{prices:?}");
+        let program = program(vec![machine(0.2, [0.5, 0.1]), machine(0.1, [0.1, 0.5])]);
+        let values = program.values();
+        for machine in &program.machines {
+            let prices = program.prices(machine, &values);
+            let charged: f64 = prices.iter().zip(&machine.room).map(|(a, b)| a * b).sum();
+            assert!((charged - machine.price).abs() < 1e-9, "{prices:?}");
         }
     }
 }

@@ -20,7 +20,7 @@ const MAX_ROUNDS: usize = 14;
 
 /// A machine as the program sees it.
 #[derive(Clone, Debug)]
-pub(crate) struct Ware {
+pub(crate) struct PricedMachine {
     pub(crate) price: f64,
     pub(crate) room: Vec<f64>,
     /// Kinds that may use it.
@@ -29,11 +29,11 @@ pub(crate) struct Ware {
 
 /// Values by kind and resource.
 #[derive(Clone, Debug)]
-pub(crate) struct Values {
+pub(crate) struct ResourceValues {
     pub(crate) of: Vec<Vec<f64>>,
 }
 
-impl Values {
+impl ResourceValues {
     /// The highest value that any of `kinds` gives to a resource.
     fn top(&self, kinds: u32, resource: usize) -> f64 {
         let mut top = 0.0;
@@ -46,13 +46,13 @@ impl Values {
     }
 
     /// What the whole room of a ware is worth, as a share of its price.
-    pub(crate) fn potential(&self, ware: &Ware) -> f64 {
+    pub(crate) fn potential(&self, machine: &PricedMachine) -> f64 {
         let mut sum = 0.0;
-        for (resource, room) in ware.room.iter().enumerate() {
-            sum += room * self.top(ware.admits, resource);
+        for (resource, room) in machine.room.iter().enumerate() {
+            sum += room * self.top(machine.admits, resource);
         }
-        if ware.price > 0.0 {
-            sum / ware.price
+        if machine.price > 0.0 {
+            sum / machine.price
         } else if sum > 0.0 {
             f64::INFINITY
         } else {
@@ -63,21 +63,21 @@ impl Values {
 
 /// Values for a demand (amounts by kind and resource) against wares. Scaled so that no ware is worth more than its
 /// price, whatever the program came up with.
-pub(crate) fn appraise(wares: &[Ware], need: &[Vec<f64>]) -> Values {
+pub(crate) fn appraise(machines: &[PricedMachine], need: &[Vec<f64>]) -> ResourceValues {
     let resources = need.first().map_or(0, Vec::len);
-    let mut active = first_wares(wares, resources);
-    let mut program = Program::new(wares, need, resources);
+    let mut active = first_machines(machines, resources);
+    let mut program = ResourceProgram::new(machines, need, resources);
     for index in &active {
-        program.add(&wares[*index]);
+        program.add(&machines[*index]);
     }
     program.tableau.ascend();
     let mut values = program.values();
     for _ in 0..MAX_ROUNDS {
         let mut worst: Vec<(u32, f64, usize)> = Vec::new();
-        for (index, ware) in wares.iter().enumerate() {
-            let potential = values.potential(ware);
+        for (index, machine) in machines.iter().enumerate() {
+            let potential = values.potential(machine);
             if potential > 1.0 + 1e-6 {
-                worst.push((ware.admits, potential, index));
+                worst.push((machine.admits, potential, index));
             }
         }
         if worst.is_empty() {
@@ -98,30 +98,30 @@ pub(crate) fn appraise(wares: &[Ware], need: &[Vec<f64>]) -> Values {
             };
             if taken.1 <= 3 && !active.contains(&index) {
                 active.push(index);
-                program.add(&wares[index]);
+                program.add(&machines[index]);
             }
         }
         program.tableau.descend();
         values = program.values();
     }
-    scale(wares, &mut values);
+    scale(machines, &mut values);
     values
 }
 
 /// For each pattern and resource the ware that gives most of it for the money.
-fn first_wares(wares: &[Ware], resources: usize) -> Vec<usize> {
-    let mut patterns: Vec<u32> = wares.iter().map(|ware| ware.admits).collect();
+fn first_machines(machines: &[PricedMachine], resources: usize) -> Vec<usize> {
+    let mut patterns: Vec<u32> = machines.iter().map(|machine| machine.admits).collect();
     patterns.sort_unstable();
     patterns.dedup();
     let mut active = Vec::new();
     for pattern in patterns {
         for resource in 0..resources {
             let mut best: Option<(f64, usize)> = None;
-            for (index, ware) in wares.iter().enumerate() {
-                if ware.admits != pattern || ware.price <= 0.0 {
+            for (index, machine) in machines.iter().enumerate() {
+                if machine.admits != pattern || machine.price <= 0.0 {
                     continue;
                 }
-                let yields = ware.room[resource] / ware.price;
+                let yields = machine.room[resource] / machine.price;
                 if best.is_none_or(|(most, _)| yields > most) {
                     best = Some((yields, index));
                 }
@@ -136,10 +136,10 @@ fn first_wares(wares: &[Ware], resources: usize) -> Vec<usize> {
     active
 }
 
-fn scale(wares: &[Ware], values: &mut Values) {
+fn scale(machines: &[PricedMachine], values: &mut ResourceValues) {
     let mut worst = 1.0;
-    for ware in wares {
-        let potential = values.potential(ware);
+    for machine in machines {
+        let potential = values.potential(machine);
         if potential > worst {
             worst = potential;
         }
@@ -153,12 +153,12 @@ fn scale(wares: &[Ware], values: &mut Values) {
 
 /// The linear program: a variable for each value that is asked for, and one for the top of each pattern's values. Rows
 /// that tie tops to values are there from the start, those of wares come as they are needed.
-struct Program {
+struct ResourceProgram {
     tableau: Tableau,
     kinds: usize,
     resources: usize,
     patterns: Vec<u32>,
-    /// Where the value of a kind and resource is, if anybody asks for it.
+    /// Where the value of a kind and resource is, if a pod asks for it.
     value_at: Vec<Option<usize>>,
     /// Where the top of a pattern and resource is; if there is but one kind, its value.
     top_at: Vec<Option<usize>>,
@@ -167,13 +167,13 @@ struct Program {
     price: f64,
 }
 
-impl Program {
-    fn new(wares: &[Ware], need: &[Vec<f64>], resources: usize) -> Self {
+impl ResourceProgram {
+    fn new(machines: &[PricedMachine], need: &[Vec<f64>], resources: usize) -> Self {
         let kinds = need.len();
-        let mut patterns: Vec<u32> = wares.iter().map(|ware| ware.admits).collect();
+        let mut patterns: Vec<u32> = machines.iter().map(|machine| machine.admits).collect();
         patterns.sort_unstable();
         patterns.dedup();
-        let units = units(wares, resources);
+        let units = units(machines, resources);
         let mut objective = Vec::new();
         let mut value_at = vec![None; kinds * resources];
         for (kind, amounts) in need.iter().enumerate() {
@@ -215,8 +215,11 @@ impl Program {
             tableau.add(&row, 0.0);
             (row[value], row[top]) = (0.0, 0.0);
         }
-        let price = wares.iter().map(|ware| ware.price).fold(0.0, f64::max);
-        Program {
+        let price = machines
+            .iter()
+            .map(|machine| machine.price)
+            .fold(0.0, f64::max);
+        ResourceProgram {
             tableau,
             kinds,
             resources,
@@ -229,20 +232,20 @@ impl Program {
     }
 
     /// The room of a ware must not be worth more than its price.
-    fn add(&mut self, ware: &Ware) {
-        let Ok(at) = self.patterns.binary_search(&ware.admits) else {
+    fn add(&mut self, machine: &PricedMachine) {
+        let Ok(at) = self.patterns.binary_search(&machine.admits) else {
             return;
         };
         let mut row = vec![0.0; self.tableau.width()];
-        for (resource, room) in ware.room.iter().enumerate() {
+        for (resource, room) in machine.room.iter().enumerate() {
             if let Some(top) = self.top_at[at * self.resources + resource] {
                 row[top] += room / self.units[resource];
             }
         }
-        self.tableau.add(&row, ware.price / self.price);
+        self.tableau.add(&row, machine.price / self.price);
     }
 
-    fn values(&self) -> Values {
+    fn values(&self) -> ResourceValues {
         let point = self.tableau.solution().point;
         let value = |(index, at): (usize, &Option<usize>)| {
             let value = at.map_or(0.0, |at| point[at]);
@@ -258,14 +261,14 @@ impl Program {
             let start = kind * self.resources;
             all[start..start + self.resources].to_vec()
         });
-        Values { of: of.collect() }
+        ResourceValues { of: of.collect() }
     }
 }
 
-fn units(wares: &[Ware], resources: usize) -> Vec<f64> {
+fn units(machines: &[PricedMachine], resources: usize) -> Vec<f64> {
     let mut units = vec![0.0_f64; resources];
-    for ware in wares {
-        for (top, room) in units.iter_mut().zip(&ware.room) {
+    for machine in machines {
+        for (top, room) in units.iter_mut().zip(&machine.room) {
             if *room > *top {
                 *top = *room;
             }
@@ -286,42 +289,42 @@ mod tests {
     #[test]
     fn one_kind_and_two_wares_by_hand() {
         // 10 of each resource; wares (1, 0) for 1 and (0, 1) for 2 and (1, 1) for 2.5: two thirds of the way.
-        let ware = |price: f64, a: f64, b: f64| Ware {
+        let machine = |price: f64, a: f64, b: f64| PricedMachine {
             price,
             room: vec![a, b],
             admits: 1,
         };
-        let wares = [
-            ware(1.0, 1.0, 0.0),
-            ware(2.0, 0.0, 1.0),
-            ware(2.5, 1.0, 1.0),
+        let machines = [
+            machine(1.0, 1.0, 0.0),
+            machine(2.0, 0.0, 1.0),
+            machine(2.5, 1.0, 1.0),
         ];
-        let values = appraise(&wares, &[vec![10.0, 10.0]]);
+        let values = appraise(&machines, &[vec![10.0, 10.0]]);
         let worth = 10.0 * values.of[0][0] + 10.0 * values.of[0][1];
         assert!((worth - 25.0).abs() < 1e-6, "{worth}");
     }
 
     #[test]
     fn a_kind_that_only_dear_wares_admit_is_worth_more() {
-        let wares = [
-            Ware {
+        let machines = [
+            PricedMachine {
                 price: 1.0,
                 room: vec![1.0],
                 admits: 0b01,
             },
-            Ware {
+            PricedMachine {
                 price: 3.0,
                 room: vec![1.0],
                 admits: 0b11,
             },
         ];
-        let values = appraise(&wares, &[vec![5.0], vec![5.0]]);
+        let values = appraise(&machines, &[vec![5.0], vec![5.0]]);
         let worth = 5.0 * values.of[0][0] + 5.0 * values.of[1][0];
         assert!((worth - 20.0).abs() < 1e-6, "{worth}");
         assert!(
-            wares
+            machines
                 .iter()
-                .all(|ware| values.potential(ware) <= 1.0 + 1e-9)
+                .all(|machine| values.potential(machine) <= 1.0 + 1e-9)
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Wishes yield, and rules about domains choose again, before a pod is left without a place.
+//! Preferences yield, and rules about domains choose again, before a pod is left without a place.
 
 use crate::labels;
 use crate::pack::fixtures::{beside, decide, machine, node, over_zones, pods, selling, spec};
@@ -8,20 +8,20 @@ use crate::problem::{
 };
 use crate::requirement::{Expression, Operator};
 
-fn wish<T>(term: T) -> Vec<Weighted<T>> {
+fn preference<T>(term: T) -> Vec<Weighted<T>> {
     vec![Weighted { weight: 1, term }]
 }
 
 fn preferring_company(app: &str, of: &str, cpu: i64) -> PodSpec {
     PodSpec {
-        preferred_pod_affinity: wish(beside(of)),
+        preferred_pod_affinity: preference(beside(of)),
         ..spec(app, cpu)
     }
 }
 
 fn preferring_solitude(app: &str, cpu: i64) -> PodSpec {
     PodSpec {
-        preferred_pod_anti_affinity: wish(beside(app)),
+        preferred_pod_anti_affinity: preference(beside(app)),
         ..spec(app, cpu)
     }
 }
@@ -43,8 +43,8 @@ fn pods_that_prefer_company_run_without_it() {
 
 #[test]
 fn pods_that_prefer_their_own_company_fill_as_many_machines_as_they_need() {
-    let sociable = preferring_company("x", "x", 1000);
-    let (launches, _, unplaced, _) = decide(&problem(vec![pods("x", 10, sociable)]));
+    let with_preference = preferring_company("x", "x", 1000);
+    let (launches, _, unplaced, _) = decide(&problem(vec![pods("x", 10, with_preference)]));
     assert_eq!((launches.len(), unplaced), (3, 0));
 }
 
@@ -207,7 +207,7 @@ fn pods_that_must_be_in_one_zone_go_where_there_are_machines_for_all() {
 #[test]
 fn a_wish_about_nodes_yields_when_what_it_asks_for_is_sold_out() {
     let prefers_a = PodSpec {
-        preferred_affinity: wish(vec![Expression::new(labels::ZONE, Operator::In, &["a"])]),
+        preferred_affinity: preference(vec![Expression::new(labels::ZONE, Operator::In, &["a"])]),
         ..spec("x", 3000)
     };
     let plain = pods("x", 3, prefers_a.clone());

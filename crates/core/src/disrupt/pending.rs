@@ -4,27 +4,27 @@ use std::collections::BTreeSet;
 
 use super::candidate::expired;
 use crate::name::Name;
-use crate::pack::{Options, clings, solve_closing};
+use crate::pack::{Options, blocks_drain, solve_closing};
 use crate::plan::{Launch, Plan, bought, singles, stock};
 use crate::problem::{Node, Pod, Problem};
 use crate::resources::Resources;
 
 /// A problem in which nothing waits, and the plan for what waited.
-pub(super) struct Settled<'p> {
+pub(super) struct PendingPlaced<'p> {
     given: &'p Problem,
     /// The problem with waiting pods where they will be; `None` if nothing waits.
-    calm: Option<Problem>,
+    after_pending: Option<Problem>,
     first: Plan,
     receiving: BTreeSet<usize>,
 }
 
 /// Takes what a machine uses up off what is left for others: limits of its pool, stock, and the number of new machines.
-fn spend(calm: &mut Problem, launch: &Launch) {
+fn spend(after_pending: &mut Problem, launch: &Launch) {
     let purchase = &launch.purchase;
-    if let Some(most) = &mut calm.settings.max_new_nodes {
+    if let Some(most) = &mut after_pending.settings.max_new_nodes {
         *most = most.saturating_sub(1);
     }
-    for pool in calm
+    for pool in after_pending
         .pools
         .iter_mut()
         .filter(|pool| pool.name == launch.pool)
@@ -43,10 +43,10 @@ fn spend(calm: &mut Problem, launch: &Launch) {
         limits.nodes = limits.nodes.map(|most| most.saturating_sub(1));
         limits.cost = limits.cost.map(|most| most - purchase.price);
     }
-    stock::take(&mut calm.catalogs, launch.into());
+    stock::take(&mut after_pending.catalogs, launch.into());
 }
 
-/// A machine for pods that wait, as pods that move see it: full, nobody's, and yet part of its zone.
+/// A machine for pods that wait, as pods that move see it: full, of no pool, and yet part of its zone.
 fn taken(given: &Problem, launch: &Launch, number: usize) -> Node {
     Node {
         pool: None,
@@ -57,38 +57,38 @@ fn taken(given: &Problem, launch: &Launch, number: usize) -> Node {
     }
 }
 
-impl<'p> Settled<'p> {
+impl<'p> PendingPlaced<'p> {
     pub(super) fn new(given: &'p Problem, options: &Options) -> Self {
         let leaving = given
             .nodes
             .iter()
             .any(|node| node.deleting && node.pods.iter().any(Pod::reschedulable));
         if given.pods.is_empty() && !leaving {
-            return Settled {
+            return PendingPlaced {
                 given,
-                calm: None,
+                after_pending: None,
                 first: Plan::default(),
                 receiving: BTreeSet::new(),
             };
         }
-        // A node whose time is up goes whatever it carries: nobody new is sent there.
+        // A node whose time is up is removed whatever it carries: no more pods are sent there.
         let closed: Vec<u32> = (0..given.nodes.len())
             .filter(|index| expired(given, &given.nodes[*index]))
             .filter_map(|index| u32::try_from(index).ok())
             .collect();
         let first = solve_closing(given, &closed, options);
-        let mut calm = given.clone();
-        calm.pods.clear();
-        for node in calm.nodes.iter_mut().filter(|node| node.deleting) {
+        let mut after_pending = given.clone();
+        after_pending.pods.clear();
+        for node in after_pending.nodes.iter_mut().filter(|node| node.deleting) {
             node.pods
-                .retain(|pod| !pod.reschedulable() || clings(given, pod));
+                .retain(|pod| !pod.reschedulable() || blocks_drain(given, pod));
         }
         for (number, launch) in first.launches.iter().enumerate() {
-            spend(&mut calm, launch);
-            calm.nodes.push(taken(given, launch, number));
+            spend(&mut after_pending, launch);
+            after_pending.nodes.push(taken(given, launch, number));
         }
-        if let Some(percent) = calm.settings.spot_share {
-            stock::hold_shares(&mut calm.catalogs, percent, &first.launches);
+        if let Some(percent) = after_pending.settings.spot_share {
+            stock::hold_shares(&mut after_pending.catalogs, percent, &first.launches);
         }
         let mut receiving = BTreeSet::new();
         for placement in &first.placements {
@@ -101,11 +101,11 @@ impl<'p> Settled<'p> {
             };
             receiving.insert(index);
             let pods = singles(given, &placement.pods);
-            calm.nodes[index].pods.extend(pods);
+            after_pending.nodes[index].pods.extend(pods);
         }
-        Settled {
+        PendingPlaced {
             given,
-            calm: Some(calm),
+            after_pending: Some(after_pending),
             first,
             receiving,
         }
@@ -113,7 +113,7 @@ impl<'p> Settled<'p> {
 
     /// The problem to decide on. Pods of nodes that may go have the same references as in the problem given.
     pub(super) fn problem(&self) -> &Problem {
-        self.calm.as_ref().unwrap_or(self.given)
+        self.after_pending.as_ref().unwrap_or(self.given)
     }
 
     /// Pods that are on a node already and would move, without those that wait and are meant for it.
@@ -129,7 +129,7 @@ impl<'p> Settled<'p> {
 
     /// The plan for what waited and the plan for what moves, as one.
     pub(super) fn finish(&self, plan: Plan) -> Plan {
-        if self.calm.is_none() {
+        if self.after_pending.is_none() {
             return plan;
         }
         let mut whole = self.first.clone();

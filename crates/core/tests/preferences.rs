@@ -1,4 +1,4 @@
-//! Wishes of pods: heard where they can be, given up where they cannot, and bounded by what they may cost.
+//! Preferences of pods: respected where they can be, given up where they cannot, and bounded by what they may cost.
 #![allow(
     clippy::unwrap_used,
     reason = "helpers of tests may give up, and stand beside what they help"
@@ -35,12 +35,12 @@ fn market(percent_more: u32) -> Value {
     })
 }
 
-fn pod(name: &str, count: u32, wishes: &Value) -> Value {
+fn pod(name: &str, count: u32, preferences: &Value) -> Value {
     let mut spec = json!({
         "labels": {"app": name},
         "requests": {"cpu": 1000, "memory": GIB, "pods": 1},
     });
-    for (field, value) in wishes.as_object().unwrap() {
+    for (field, value) in preferences.as_object().unwrap() {
         spec[field] = value.clone();
     }
     json!({"name": name, "count": count, "spec": spec})
@@ -82,8 +82,8 @@ fn towards(app: &str, key: &str) -> Value {
     json!([{"weight": 1, "term": {"topologyKey": key, "selector": {"matchLabels": {"app": app}}}}])
 }
 
-/// Every kind of wish that a machine in zone b fulfils, for one pod.
-fn wishes_for_b() -> Vec<(&'static str, Value, Value)> {
+/// Every kind of preference that a machine in zone b fulfils, for one pod.
+fn preferences_for_b() -> Vec<(&'static str, Value, Value)> {
     let mut shunned = market(5);
     shunned["pools"][0]["taints"] = json!([{"key": "old", "effect": "PreferNoSchedule"}]);
     let mut company = market(5);
@@ -129,18 +129,22 @@ fn full_node(zone: &str, app: &str) -> Value {
 
 #[test]
 fn every_kind_of_wish_is_heard_whatever_it_costs_unless_there_is_a_cap() {
-    for (kind, market, wish) in wishes_for_b() {
-        let plan = planned(&problem(market, &[pod("web", 1, &wish)], json!({})));
+    for (kind, market, preference) in preferences_for_b() {
+        let plan = planned(&problem(market, &[pod("web", 1, &preference)], json!({})));
         assert_eq!(zones(&plan), ["b"], "{kind}");
     }
 }
 
 #[test]
 fn a_wish_that_costs_five_percent_is_heard_with_a_cap_of_ten_and_not_of_two() {
-    for (kind, market, wish) in wishes_for_b() {
+    for (kind, market, preference) in preferences_for_b() {
         for (cap, zone) in [(10, "b"), (5, "b"), (2, "a"), (0, "a")] {
             let settings = json!({"preferenceCap": cap});
-            let plan = planned(&problem(market.clone(), &[pod("web", 1, &wish)], settings));
+            let plan = planned(&problem(
+                market.clone(),
+                &[pod("web", 1, &preference)],
+                settings,
+            ));
             assert_eq!(zones(&plan), [zone], "{kind}, cap {cap}");
         }
     }
@@ -148,13 +152,13 @@ fn a_wish_that_costs_five_percent_is_heard_with_a_cap_of_ten_and_not_of_two() {
 
 #[test]
 fn a_wish_that_cannot_be_met_is_given_up() {
-    for (kind, mut market, wish) in wishes_for_b() {
+    for (kind, mut market, preference) in preferences_for_b() {
         market["pools"].as_array_mut().unwrap().pop();
         market["catalogs"][0]["types"][0]["offerings"]
             .as_array_mut()
             .unwrap()
             .pop();
-        let plan = planned(&problem(market, &[pod("web", 1, &wish)], json!({})));
+        let plan = planned(&problem(market, &[pod("web", 1, &preference)], json!({})));
         assert_eq!(zones(&plan), ["a"], "{kind}");
     }
 }
@@ -162,9 +166,9 @@ fn a_wish_that_cannot_be_met_is_given_up() {
 /// As Karpenter: taints that would rather have no pods are no preference of a pod.
 #[test]
 fn ignored_preferences_decide_nothing_and_taints_still_do() {
-    for (kind, market, wish) in wishes_for_b() {
+    for (kind, market, preference) in preferences_for_b() {
         let settings = json!({"preferences": "Ignore"});
-        let plan = planned(&problem(market, &[pod("web", 1, &wish)], settings));
+        let plan = planned(&problem(market, &[pod("web", 1, &preference)], settings));
         let zone = if kind == "taint" { "b" } else { "a" };
         assert_eq!(zones(&plan), [zone], "{kind}");
     }
@@ -213,19 +217,23 @@ fn heavy_wishes_are_heard_where_all_of_them_cost_too_much() {
 
 #[test]
 fn the_heaviest_of_several_wishes_about_the_node_is_heard_first() {
-    let wishes =
+    let preferences =
         json!({"preferredAffinity": [would_rather_be_in("a", 10), would_rather_be_in("b", 20)]});
-    let plan = planned(&problem(market(5), &[pod("web", 1, &wishes)], json!({})));
+    let plan = planned(&problem(
+        market(5),
+        &[pod("web", 1, &preferences)],
+        json!({}),
+    ));
     assert_eq!(zones(&plan), ["b"]);
 }
 
 #[test]
 fn no_pod_waits_for_the_sake_of_a_cap() {
-    // What is cheap is too small for one of the two: with and without wishes both have a place.
+    // What is cheap is too small for one of the two: with and without preferences both have a place.
     let mut market = market(5);
     market["catalogs"][0]["types"][0]["offerings"][0]["left"] = json!(1);
-    let wish = json!({"preferredAffinity": [would_rather_be_in("a", 1)]});
-    let mut large = pod("large", 2, &wish);
+    let preference = json!({"preferredAffinity": [would_rather_be_in("a", 1)]});
+    let mut large = pod("large", 2, &preference);
     large["spec"]["requests"]["cpu"] = json!(3000);
     let plan = planned(&problem(market, &[large], json!({"preferenceCap": 0})));
     assert_eq!(zones(&plan), ["a", "b"]);
@@ -233,13 +241,13 @@ fn no_pod_waits_for_the_sake_of_a_cap() {
 
 /// A node in zone b whose like costs a dollar in zone a, with a pod that would rather be in b.
 fn lived(settings: Value) -> Problem {
-    let wish = json!({"preferredAffinity": [would_rather_be_in("b", 1)]});
+    let preference = json!({"preferredAffinity": [would_rather_be_in("b", 1)]});
     let mut market = market(5);
     market["nodes"] = json!([{
         "name": "old", "pool": "anywhere", "labels": {ZONE: "b", HOST: "old"},
         "capacity": {"cpu": 16000, "memory": 64 * GIB, "pods": 20},
         "allocatable": {"cpu": 16000, "memory": 64 * GIB, "pods": 20},
-        "price": 4.0, "pods": [pod("web", 1, &wish)],
+        "price": 4.0, "pods": [pod("web", 1, &preference)],
     }]);
     market["pools"][0]["disruption"] = json!({"budgets": []});
     problem(market, &[], settings)

@@ -75,14 +75,14 @@ fn who_is_somewhere_without_one_of_the_keys_is_not_the_first_any_more() {
 }
 
 #[test]
-fn a_term_that_selects_nobody_is_never_met() {
+fn a_term_that_selects_no_pod_is_never_met() {
     for key in [ZONE, HOST] {
-        let nobody = json!([{"topologyKey": key, "selector": null}]);
-        let parts = |rule: &str| json!({"pods": [pod("one", &json!({rule: nobody}))]});
+        let none = json!([{"topologyKey": key, "selector": null}]);
+        let parts = |rule: &str| json!({"pods": [pod("one", &json!({rule: none}))]});
         assert_eq!(outcome(&parts("affinity")), (0, 0, 1), "{key}");
         assert_eq!(outcome(&parts("antiAffinity")), (1, 0, 0), "{key}");
-        let wish = json!([{"weight": 1, "term": nobody[0]}]);
-        let parts = json!({"pods": [pod("one", &json!({"preferredPodAffinity": wish}))]});
+        let preference = json!([{"weight": 1, "term": none[0]}]);
+        let parts = json!({"pods": [pod("one", &json!({"preferredPodAffinity": preference}))]});
         assert_eq!(outcome(&parts), (1, 0, 0), "{key}");
     }
 }
@@ -135,7 +135,7 @@ fn a_selector_that_cannot_be_read_concerns_its_owner_only() {
 }
 
 #[test]
-fn a_spread_that_counts_nobody_still_wants_its_key() {
+fn a_spread_that_counts_no_pod_still_wants_its_key() {
     let spread = json!([{"topologyKey": RACK, "maxSkew": 1, "selector": null}]);
     let at = |labels: Value| {
         let one = pod("one", &json!({"spread": spread}));
