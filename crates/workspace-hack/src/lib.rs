@@ -1,0 +1,1 @@
+//! No code: the features of dependencies stand in `Cargo.toml`.
