@@ -264,7 +264,7 @@ const SEEDS: u64 = 200;
 const STEPS: u64 = 400;
 
 /// What people are told about these tests.
-const FIGURES: &str = include_str!("../../../../docs/concepts/packing.md");
+const FIGURES: &str = include_str!("../../../../docs/benchmarks.md");
 
 #[test]
 fn small_problems_are_solved_to_the_optimum_nearly_always() {
@@ -287,6 +287,6 @@ fn small_problems_are_solved_to_the_optimum_nearly_always() {
     }
     assert!(
         FIGURES.contains(&lines),
-        "docs/concepts/packing.md should say\n{lines}"
+        "docs/benchmarks.md should say\n{lines}"
     );
 }
