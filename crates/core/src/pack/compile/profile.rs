@@ -220,10 +220,10 @@ impl<'p> Profiler<'p, '_> {
         for preference in preferences {
             match preference {
                 Preference::PodAffinity(term) => {
-                    self.add_term(&mut level, spec, term, GroupKind::Affinity, true)
+                    self.add_term(&mut level, spec, term, GroupKind::Affinity, true);
                 }
                 Preference::PodAntiAffinity(term) => {
-                    self.add_term(&mut level, spec, term, GroupKind::Anti, true)
+                    self.add_term(&mut level, spec, term, GroupKind::Anti, true);
                 }
                 Preference::Spread(spread) => self.add_spread(&mut level, spec, spread, true)?,
                 Preference::Node(_) | Preference::AvoidTaints => {}

@@ -9,7 +9,7 @@ use crate::pack::compile::labels::Keys;
 use crate::problem::{Host, InstanceType, Problem, Range};
 use crate::resources::{self, Resources};
 
-/// How many sizes of processors and memory are looked at while packing, beside those that pods ask for. Machines are cut
+/// How many sizes of processors and memory are looked at while packing, beside those that pods ask for. Machines are sized
 /// to the exact step afterwards.
 const SIZES: i64 = 8;
 /// How many of any other resource that pods ask for.

@@ -1,4 +1,4 @@
-//! The last step of packing: Machines of custom size are cut to their pods, and what that frees is used.
+//! The last step of packing: machines of custom size are resized to their pods, and what that frees is used.
 //!
 //! While packing only some sizes are looked at, and each machine counts as large as the next of them. Here every machine
 //! counts as large as it will be.
