@@ -308,7 +308,9 @@ impl<'a, 'p> Classes<'a, 'p> {
     }
 
     fn of(&mut self, pod: &'p Pod) -> u32 {
-        let profile = self.shapes.find(&Shape(&pod.spec)).unwrap_or(0);
+        let known = self.shapes.find(&Shape(&pod.spec));
+        debug_assert!(known.is_some(), "a pod that was not surveyed: {}", pod.name);
+        let profile = known.unwrap_or(0);
         let requests = self.table.vector(&pod.spec.requests);
         let next = self.list.len() as u32;
         let id = *self.ids.entry((profile, requests)).or_insert(next);

@@ -621,6 +621,7 @@ impl Improver {
         for (column, filling) in attempt.bought {
             let set = context.lots[filling.picks[0].0 as usize].set;
             let Some(bin) = context.open(packing, column, set) else {
+                debug_assert!(false, "an attempt bought what cannot be had");
                 continue;
             };
             for (lot, count) in &filling.picks {

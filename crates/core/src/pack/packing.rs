@@ -212,6 +212,38 @@ impl Context<'_, '_> {
         order
     }
 
+    /// What every stage promises of the packing that it hands on, in debug builds: each pod is in one machine or left,
+    /// each machine holds its pods and may be used by them, and the cost is what the machines cost.
+    pub(crate) fn debug_check(&self, packing: &Packing) {
+        if !cfg!(debug_assertions) {
+            return;
+        }
+        let mut counts = packing.left.clone();
+        let mut cost = 0;
+        for bin in &packing.bins {
+            let column = &self.compiled.columns[bin.column as usize];
+            cost += column.cost;
+            debug_assert!(
+                bin.load.fits(&column.room),
+                "a machine is overfilled: {bin:?}"
+            );
+            for (lot, count) in &bin.pods {
+                counts[*lot as usize] += count;
+                debug_assert!(
+                    self.may_use(*lot, bin.column),
+                    "pods of lot {lot} may not use their machine: {bin:?}"
+                );
+            }
+        }
+        debug_assert_eq!(cost, packing.cost, "the cost is not that of the machines");
+        let mut lots = self.lots.iter().zip(&counts);
+        debug_assert!(
+            lots.all(|(lot, count)| lot.count == *count),
+            "pods were lost or doubled: {counts:?} of {:?}",
+            self.lots
+        );
+    }
+
     /// Whether a bin with this column may take pods of a lot at all.
     pub(crate) fn may_use(&self, lot: u32, column: u32) -> bool {
         let set = self.lots[lot as usize].set;

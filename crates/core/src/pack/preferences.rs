@@ -1,5 +1,16 @@
-//! What preferences may cost: the problem is compiled with all of them and with fewer, and the first of these plans
-//! within the cap wins.
+//! How preferences are relaxed: the one place to read about it, with the places that act.
+//!
+//! 1. *Levels.* Each class has a list of levels, from all of its preferences to none (`Profiler` in `compile/profile.rs`
+//!    makes it, in Karpenter's order). A pod is assigned at the first level at which it finds a node or a column
+//!    (`Assigner` in `assign.rs`).
+//! 2. *Scarcity.* If packing leaves pods without a machine, they are assigned again at the next level, and once with all
+//!    preferences ignored (`assign_and_pack` in `search/reassign.rs`, with `LotLimits`).
+//! 3. *Cap.* What preferences may cost is bounded here: the problem is compiled with all of them, with the heavy ones and
+//!    with none, and the first of these plans within the cap wins ([`Relaxations`]).
+//! 4. *Fallback.* If pods still wait, the problem is planned with preferences ignored ([`ignoring`]), and that plan is
+//!    taken if fewer or less important pods wait (`planned` in `replan.rs`).
+//!
+//! After assignment only rules count: the order of binding and the bound read the last level of a class.
 
 use crate::pack::compile::Compiled;
 use crate::pack::scenario::Scenario;

@@ -184,6 +184,7 @@ impl<'a, 'p> Anytime<'a, 'p> {
                 improver.pass();
             }
         }
+        context.debug_check(packing);
     }
 
     /// The best plan so far.

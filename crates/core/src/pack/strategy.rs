@@ -46,6 +46,7 @@ impl Strategy {
         }
         keep_min_values(context, &mut packing);
         host_affinity::pack(context, &mut packing);
+        context.debug_check(&packing);
         (packing, lot_values)
     }
 }

@@ -443,7 +443,7 @@ mod tests {
             let room = [16, 18, 30, 3];
             let value = search(kinds.clone(), room, 0.0, usize::MAX).value;
             let best = by_trying(&kinds, room);
-            assert!((value - best).abs() < 1e-9, "{value} {best} {offers:?}");
+            assert!((value - best).abs() < 1e-9, "{value} {best} {kinds:?}");
         }
     }
 

@@ -91,6 +91,7 @@ fn round(
     let mut packing = context.empty();
     first_fit::pack(&mut context, &mut packing, Opening::BestShare);
     host_affinity::pack(&mut context, &mut packing);
+    context.debug_check(&packing);
     if packing.unpacked() == 0 && lot_limits.is_new() {
         return Round {
             assignment,
@@ -110,6 +111,7 @@ fn round(
             packing = other;
         }
     }
+    context.debug_check(&packing);
     let lost = lost(compiled, sets, scenario, &assignment, &packing);
     let missing = Score::of_packing(compiled, &assignment, &packing, &lost).missing;
     Round {
