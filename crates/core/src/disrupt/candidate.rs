@@ -4,8 +4,8 @@
 
 use jiff::Timestamp;
 
-use super::market::Markets;
 use super::pending::PendingPlaced;
+use super::pool_offers::OffersByPool;
 use crate::money::Money;
 use crate::problem::{ConsolidationPolicy, DisruptionReason, Node, NodePhase, Pod, Pool, Problem};
 
@@ -87,7 +87,7 @@ fn eviction_cost(pod: &Pod) -> f64 {
 /// Every node of a pool, with what stands in its way.
 pub(super) fn standings(problem: &Problem, pending_placed: &PendingPlaced<'_>) -> Vec<Candidate> {
     let mut all = Vec::new();
-    let markets = Markets::new(problem);
+    let offers_by_pool = OffersByPool::new(problem);
     for (index, node) in problem.nodes.iter().enumerate() {
         let pool = node
             .pool
@@ -106,7 +106,8 @@ pub(super) fn standings(problem: &Problem, pending_placed: &PendingPlaced<'_>) -
         let standing = protected
             .clone()
             .or_else(|| {
-                hold(problem, terms, node, empty).filter(|_| empty || !markets.beat(pool, node))
+                hold(problem, terms, node, empty)
+                    .filter(|_| empty || !offers_by_pool.beat(pool, node))
             })
             .or_else(|| tied(problem, terms, node, empty))
             .unwrap_or(Standing::Free);

@@ -169,7 +169,7 @@ fn placed(
     lots
 }
 
-/// What a market says that a pod of each lot is worth, if it knows all their classes.
+/// What a pod of each lot is worth by column generation, if that knows all their classes.
 fn by_class(lot_values: &LotValues, assignment: &Assignment, lots: &[Lot]) -> Option<Vec<f64>> {
     let mut known: FixedMap<u32, f64> = FixedMap::default();
     for (lot, worth) in assignment.lots.iter().zip(&lot_values.worth) {

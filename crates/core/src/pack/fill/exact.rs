@@ -7,7 +7,7 @@ use crate::pack::packing::Context;
 use crate::pack::value::fractional_knapsack;
 
 /// A lot that may go into one machine: lot, position, value, and the most that may be taken.
-type Item = (u32, usize, f64, u32);
+type FillItem = (u32, usize, f64, u32);
 
 /// Exchanges of single pods in one filling.
 const MAX_EXCHANGES: usize = 24;
@@ -36,7 +36,7 @@ impl EmptyMachine {
 
     /// Whether no filling is worth more than `least`, as far as can be told without looking for prices: those of the
     /// last time are nearly right.
-    fn is_hopeless(&self, context: &Context<'_, '_>, items: &[Item], least: f64) -> bool {
+    fn is_hopeless(&self, context: &Context<'_, '_>, items: &[FillItem], least: f64) -> bool {
         let room = &context.compiled.columns[self.column as usize].room;
         let ceiling = match &self.prices {
             Some(prices) => takes(prices, room) * overcharge(context, items, prices),
@@ -49,7 +49,7 @@ impl EmptyMachine {
 /// Looks for the most valuable filling of one machine, most valuable pods for their size first.
 pub(crate) struct ExactFill<'a, 'p> {
     context: &'a Context<'a, 'p>,
-    items: Vec<Item>,
+    items: Vec<FillItem>,
     /// How many of each the machine would take if pods were divisible.
     parts: Vec<f64>,
     /// What a unit of each resource can be worth at most, from each item on, if it were the only scarce one.
@@ -75,7 +75,7 @@ impl<'a, 'p> ExactFill<'a, 'p> {
         least: f64,
     ) -> Option<Self> {
         let room = context.compiled.columns[machine.column as usize].room;
-        let items: Vec<Item> = machine
+        let items: Vec<FillItem> = machine
             .fitting
             .iter()
             .filter(|at| left[**at] > 0 && values[**at] > 0.0)
@@ -86,18 +86,18 @@ impl<'a, 'p> ExactFill<'a, 'p> {
         }
         let (prices, parts) = prices(context, &items, &room);
         machine.prices = Some(prices);
-        let density = |item: &Item| {
+        let density = |item: &FillItem| {
             let takes = takes(&prices, context.requests(item.0));
             if takes > 0.0 { item.2 / takes } else { 0.0 }
         };
-        let mut keyed: Vec<(f64, f64, Item)> = items
+        let mut keyed: Vec<(f64, f64, FillItem)> = items
             .into_iter()
             .zip(parts)
             .map(|(item, part)| (density(&item), part, item))
             .collect();
         keyed.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.2.1.cmp(&b.2.1)));
         let parts: Vec<f64> = keyed.iter().map(|(_, part, _)| *part).collect();
-        let items: Vec<Item> = keyed.into_iter().map(|(_, _, item)| item).collect();
+        let items: Vec<FillItem> = keyed.into_iter().map(|(_, _, item)| item).collect();
         let mut rates = vec![[0.0; 4]; items.len() + 1];
         for index in (0..items.len()).rev() {
             rates[index] = rates[index + 1];
@@ -196,13 +196,13 @@ impl<'a, 'p> ExactFill<'a, 'p> {
     /// Goes on from the beginnings that can become worth most. False if that cannot be done.
     fn narrow(&mut self, width: usize) -> bool {
         let wide = self.context.compiled.table.width() > LEAD;
-        let alone = |item: &Item| self.context.level(item.0).caps.is_empty();
+        let alone = |item: &FillItem| self.context.level(item.0).caps.is_empty();
         if wide || !self.items.iter().all(alone) {
             return false;
         }
         // A pod that loses more than there is to lose is out.
         let ceiling = takes(&self.prices, &self.room);
-        let promising = |item: &&Item| {
+        let promising = |item: &&FillItem| {
             let loss = takes(&self.prices, self.context.requests(item.0)) - item.2;
             ceiling - loss > self.best
         };
@@ -345,7 +345,7 @@ impl<'a, 'p> ExactFill<'a, 'p> {
 }
 
 /// What items can be worth at most if one resource were the only scarce one.
-fn crude_ceiling(context: &Context<'_, '_>, items: &[Item], room: &Vector) -> f64 {
+fn crude_ceiling(context: &Context<'_, '_>, items: &[FillItem], room: &Vector) -> f64 {
     let mut ceiling = f64::INFINITY;
     for (resource, amount) in room.0.iter().enumerate().take(LEAD) {
         let mut rate = 0.0;
@@ -369,7 +369,11 @@ fn crude_ceiling(context: &Context<'_, '_>, items: &[Item], room: &Vector) -> f6
 
 /// How many of each item fit if pods were divisible, and the prices of resources at which the room of a machine is worth
 /// least while no item is worth more than it takes.
-fn prices(context: &Context<'_, '_>, items: &[Item], room: &Vector) -> ([f64; WIDTH], Vec<f64>) {
+fn prices(
+    context: &Context<'_, '_>,
+    items: &[FillItem],
+    room: &Vector,
+) -> ([f64; WIDTH], Vec<f64>) {
     let pods: Vec<(&[i64], f64)> = items
         .iter()
         .map(|item| (context.requests(item.0).0.as_slice(), item.2))
@@ -386,7 +390,7 @@ fn prices(context: &Context<'_, '_>, items: &[Item], room: &Vector) -> ([f64; WI
 }
 
 /// How many times what it takes the item is worth that is worth most for it.
-fn overcharge(context: &Context<'_, '_>, items: &[Item], prices: &[f64; WIDTH]) -> f64 {
+fn overcharge(context: &Context<'_, '_>, items: &[FillItem], prices: &[f64; WIDTH]) -> f64 {
     let mut worst = 0.0;
     for item in items {
         let takes = takes(prices, context.requests(item.0));

@@ -16,7 +16,7 @@ use crate::pack::scenario::Scenario;
 use crate::plan::{Plan, PodRef, Reason, Unplaced};
 
 /// Where a pod of the plan goes: a node by index, or a launch by index beyond the nodes.
-type Site = u32;
+type SiteId = u32;
 
 /// Gives the plan an order of binding that holds; pods without a turn become unplaced. `columns` are those of the
 /// launches; `lost` are pods whose machine cannot be had. Says how many have no place in the end.
@@ -44,19 +44,19 @@ pub(crate) fn order_bindings(
 }
 
 /// Pods in the plan's order, each with its site.
-fn given_order(compiled: &Compiled<'_>, plan: &Plan) -> Vec<(PodRef, Site)> {
+fn given_order(compiled: &Compiled<'_>, plan: &Plan) -> Vec<(PodRef, SiteId)> {
     let nodes = compiled.problem.nodes.iter().enumerate();
-    let by_name: FixedMap<&str, Site> = nodes
-        .map(|(index, node)| (&*node.name, index as Site))
+    let by_name: FixedMap<&str, SiteId> = nodes
+        .map(|(index, node)| (&*node.name, index as SiteId))
         .collect();
-    let mut sites: FixedMap<PodRef, Site> = FixedMap::default();
+    let mut sites: FixedMap<PodRef, SiteId> = FixedMap::default();
     for placement in &plan.placements {
         if let Some(site) = by_name.get(&*placement.node) {
             sites.extend(placement.pods.iter().map(|pod| (*pod, *site)));
         }
     }
     for (index, launch) in plan.launches.iter().enumerate() {
-        let site = (compiled.nodes.len() + index) as Site;
+        let site = (compiled.nodes.len() + index) as SiteId;
         sites.extend(launch.pods.iter().map(|pod| (*pod, site)));
     }
     let order = plan.order.iter();
@@ -72,11 +72,11 @@ struct BindSimulation<'a, 'p> {
     columns: &'a [u32],
     topology: Topology,
     /// Pods that a group about hosts counts, by group and site.
-    neighbours: FixedMap<(u32, Site), u32>,
+    neighbours: FixedMap<(u32, SiteId), u32>,
     /// The same, by group.
     anywhere: FixedMap<u32, u32>,
     /// Pods that were called in vain, alike ones together.
-    kinds: Interner<(u32, Site)>,
+    kinds: Interner<(u32, SiteId)>,
     waiting: Vec<VecDeque<PodRef>>,
     bound: Vec<PodRef>,
 }
@@ -97,7 +97,7 @@ impl<'a, 'p> BindSimulation<'a, 'p> {
             let node = &compiled.problem.nodes[index];
             for (pod, class) in node.pods.iter().zip(classes) {
                 if is_counted(compiled.problem, &scenario.removed, index, pod) {
-                    simulation.count_neighbour(*class, index as Site, pod.count);
+                    simulation.count_neighbour(*class, index as SiteId, pod.count);
                 }
             }
         }
@@ -105,7 +105,7 @@ impl<'a, 'p> BindSimulation<'a, 'p> {
     }
 
     /// Records pods as neighbours of others on their host.
-    fn count_neighbour(&mut self, class: u32, site: Site, count: u32) {
+    fn count_neighbour(&mut self, class: u32, site: SiteId, count: u32) {
         let compiled = self.compiled;
         for group in &compiled.profile(class).matched {
             let known = compiled.groups.all.get(*group);
@@ -116,7 +116,7 @@ impl<'a, 'p> BindSimulation<'a, 'p> {
         }
     }
 
-    fn cell(&self, site: Site) -> u32 {
+    fn cell(&self, site: SiteId) -> u32 {
         let nodes = &self.compiled.nodes;
         if let Some(node) = nodes.get(site as usize) {
             return node.cell;
@@ -125,7 +125,7 @@ impl<'a, 'p> BindSimulation<'a, 'p> {
         self.compiled.columns[column as usize].cell
     }
 
-    fn may_come(&self, class: u32, site: Site) -> bool {
+    fn may_come(&self, class: u32, site: SiteId) -> bool {
         let profile = self.compiled.profile(class);
         // Preferences were respected when the place was chosen; only rules can still keep a pod away.
         let Some(level) = profile.levels.last() else {
@@ -141,7 +141,7 @@ impl<'a, 'p> BindSimulation<'a, 'p> {
     }
 
     /// A pod's turn: it is bound, or waits. Whenever a pod was bound, those that wait are tried again.
-    fn call(&mut self, pod: PodRef, site: Site) {
+    fn call(&mut self, pod: PodRef, site: SiteId) {
         let class = self.compiled.class_of(pod);
         if !self.may_come(class, site) {
             let kind = self.kinds.id((class, site));
@@ -166,7 +166,7 @@ impl<'a, 'p> BindSimulation<'a, 'p> {
         }
     }
 
-    fn bind(&mut self, pod: PodRef, class: u32, site: Site) {
+    fn bind(&mut self, pod: PodRef, class: u32, site: SiteId) {
         let compiled = self.compiled;
         self.count_neighbour(class, site, 1);
         self.bound.push(pod);

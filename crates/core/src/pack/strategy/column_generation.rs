@@ -5,7 +5,7 @@ use crate::pack::compile::caps::{self, HeldCaps};
 use crate::pack::fill::exact::{EmptyMachine, ExactFill};
 use crate::pack::packing::{Context, Packing};
 use crate::pack::value::appraisal::Appraisal;
-use crate::pack::value::simplex::{Solution, Tableau};
+use crate::pack::value::simplex::{LpSolution, Tableau};
 
 /// More lots than this are left to other strategies: the program grows with their square.
 pub(crate) const MAX_LOTS: usize = 128;
@@ -303,14 +303,14 @@ impl<'a> PatternProgram<'a> {
     }
 
     /// What pods of all lots are worth, and how many of each filling are bought.
-    fn solution(&self) -> Solution {
+    fn solution(&self) -> LpSolution {
         let found = self.tableau.solution();
         let mut point = vec![0.0; self.lots.len()];
         for (lot, value) in self.active.iter().zip(found.point) {
             point[*lot] = value;
         }
         let worth = found.worth;
-        Solution { point, worth }
+        LpSolution { point, worth }
     }
 
     /// Makes fillings until no machine has a better one, with one width of looking for them after the other.
@@ -323,7 +323,7 @@ impl<'a> PatternProgram<'a> {
         packing: &Packing,
         effort: u64,
         mut widths: &[usize],
-    ) -> Solution {
+    ) -> LpSolution {
         self.tableau.ascend();
         let mut solution = self.solution();
         let mut values = solution.point.clone();
@@ -420,7 +420,7 @@ impl<'a> PatternProgram<'a> {
         self,
         context: &Context<'_, '_>,
         packing: &Packing,
-        solution: &Solution,
+        solution: &LpSolution,
     ) -> Vec<Pattern> {
         let left: Vec<u32> = self
             .lots
@@ -549,7 +549,7 @@ fn buy(
     packing: &mut Packing,
     lots: &[u32],
     patterns: &[Pattern],
-    solution: &Solution,
+    solution: &LpSolution,
 ) -> bool {
     let mut bought = false;
     let mut parts: Vec<(f64, usize)> = Vec::new();

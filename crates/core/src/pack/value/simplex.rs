@@ -10,7 +10,7 @@ const PATIENCE: u32 = 50;
 const EPSILON: f64 = 1e-11;
 
 /// The point found, and how much one more unit of each limit would be worth.
-pub(crate) struct Solution {
+pub(crate) struct LpSolution {
     pub(crate) point: Vec<f64>,
     pub(crate) worth: Vec<f64>,
 }
@@ -27,7 +27,7 @@ pub(crate) struct Tableau {
 }
 
 /// Solves the program; rows are stored one after the other.
-pub(crate) fn maximise(rows: &[f64], limits: &[f64], objective: &[f64]) -> Solution {
+pub(crate) fn maximise(rows: &[f64], limits: &[f64], objective: &[f64]) -> LpSolution {
     let mut tableau = Tableau::new(objective);
     for (row, limit) in rows.chunks(objective.len().max(1)).zip(limits) {
         tableau.add(row, *limit);
@@ -236,7 +236,7 @@ impl Tableau {
     }
 
     /// The point reached.
-    pub(crate) fn solution(&self) -> Solution {
+    pub(crate) fn solution(&self) -> LpSolution {
         let mut point = vec![0.0; self.width];
         for (row, variable) in self.cells.chunks(self.width + 1).zip(&self.basis) {
             if *variable < self.width {
@@ -249,7 +249,7 @@ impl Tableau {
                 worth[variable - self.width] = -reduced;
             }
         }
-        Solution { point, worth }
+        LpSolution { point, worth }
     }
 }
 
@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     /// What all limits are worth together: as much as the best point, by strong duality.
-    fn worth(limits: &[f64], solution: &Solution) -> f64 {
+    fn worth(limits: &[f64], solution: &LpSolution) -> f64 {
         let pairs = limits.iter().zip(&solution.worth);
         pairs.map(|(limit, worth)| limit * worth).sum()
     }

@@ -10,22 +10,22 @@ use crate::requirements::Requirements;
 use crate::resources::{EPHEMERAL_STORAGE, PODS, Resources};
 
 /// What each pool can buy today: how large, and for how much.
-pub(super) struct Markets(Vec<Market>);
+pub(super) struct OffersByPool(Vec<PoolOffers>);
 
 /// What one pool can buy today; empty unless it asks for price alone to be reason enough.
-struct Market {
+struct PoolOffers {
     sizes: BTreeMap<Name, Resources>,
     offers: Vec<(Resources, Money)>,
     min_savings: u32,
 }
 
-impl Markets {
+impl OffersByPool {
     pub(super) fn new(problem: &Problem) -> Self {
-        Markets(
+        OffersByPool(
             problem
                 .pools
                 .iter()
-                .map(|pool| market(problem, pool))
+                .map(|pool| pool_offers(problem, pool))
                 .collect(),
         )
     }
@@ -33,14 +33,14 @@ impl Markets {
     /// Whether as much as the node is to be had for as much less as its pool asks for: on one machine, on several of a
     /// kind, or as a part of a larger one that other nodes fill.
     pub(super) fn beat(&self, pool: usize, node: &Node) -> bool {
-        let (Some(market), Some(price)) = (self.0.get(pool), node.price) else {
+        let (Some(pool_offers), Some(price)) = (self.0.get(pool), node.price) else {
             return false;
         };
-        let most = price - price.percent(market.min_savings);
+        let most = price - price.percent(pool_offers.min_savings);
         // Catalogues promise a little less than there is: like is compared with like.
-        let told = market.sizes.get(&node.instance_type);
+        let told = pool_offers.sizes.get(&node.instance_type);
         let size = told.cloned().unwrap_or_else(|| size(&node.capacity));
-        let mut costs = market
+        let mut costs = pool_offers
             .offers
             .iter()
             .filter_map(|(capacity, offered)| share(capacity, *offered, &size));
@@ -48,8 +48,8 @@ impl Markets {
     }
 }
 
-fn market(problem: &Problem, pool: &Pool) -> Market {
-    let mut market = Market {
+fn pool_offers(problem: &Problem, pool: &Pool) -> PoolOffers {
+    let mut pool_offers = PoolOffers {
         sizes: BTreeMap::new(),
         offers: Vec::new(),
         min_savings: pool.disruption.min_savings,
@@ -62,7 +62,7 @@ fn market(problem: &Problem, pool: &Pool) -> Market {
         wanted,
         catalog,
     ) else {
-        return market;
+        return pool_offers;
     };
     let decided = catalog.decided();
     let open = |key: &str| !decided.contains(key);
@@ -78,10 +78,12 @@ fn market(problem: &Problem, pool: &Pool) -> Market {
             .map(|offering| offering.price)
             .min();
         let size = size(&kind.capacity);
-        market.sizes.insert(kind.name.clone(), size.clone());
-        market.offers.extend(cheapest.map(|price| (size, price)));
+        pool_offers.sizes.insert(kind.name.clone(), size.clone());
+        pool_offers
+            .offers
+            .extend(cheapest.map(|price| (size, price)));
     }
-    market
+    pool_offers
 }
 
 /// What makes one machine as good as another. Whether disk and number of pods suffice shows when pods are placed.
