@@ -251,7 +251,7 @@ impl<'a, 'p> Assigner<'a, 'p> {
     fn place(&mut self, class: u32, count: u32) -> u32 {
         let compiled = self.compiled;
         let profile = compiled.profile(class);
-        if profile.invalid.is_some() || compiled.classes[class as usize].uncounted.is_some() {
+        if profile.invalid.is_some() || compiled.class(class).uncounted.is_some() {
             return count;
         }
         let mut left = count;
@@ -306,7 +306,7 @@ impl<'a, 'p> Assigner<'a, 'p> {
         let Some(level) = profile.levels.len().checked_sub(1) else {
             return false;
         };
-        let uncounted = compiled.classes[class as usize].uncounted.is_some();
+        let uncounted = compiled.class(class).uncounted.is_some();
         if uncounted || !self.may_buy(&profile.levels[level]) {
             return false;
         }
@@ -409,7 +409,7 @@ impl<'a, 'p> Assigner<'a, 'p> {
     fn space_on(&self, class: u32, level: &Level, index: u32) -> u32 {
         let compiled = self.compiled;
         let node = &self.nodes[index as usize];
-        let requests = &compiled.classes[class as usize].requests;
+        let requests = &compiled.class(class).requests;
         if !requests.fits(&node.room)
             || !compiled.demand_nodes[level.demand as usize].contains(index as usize)
             || (self.running && self.closed_to_running.contains(index as usize))
@@ -448,7 +448,7 @@ impl<'a, 'p> Assigner<'a, 'p> {
         let compiled = self.compiled;
         let level = &compiled.profile(class).levels[position];
         let node = &mut self.nodes[index as usize];
-        let requests = &compiled.classes[class as usize].requests;
+        let requests = &compiled.class(class).requests;
         node.room.subtract(&requests.times(i64::from(count)));
         for cap in &level.caps {
             caps::hold(&mut node.caps, *cap, count);
@@ -550,12 +550,12 @@ impl<'a, 'p> Assigner<'a, 'p> {
         }
         let set = self.base(class, level, Some(cell), tier);
         let compiled = self.compiled;
-        let requests = &compiled.classes[class as usize].requests;
+        let requests = &compiled.class(class).requests;
         let share = self
             .sets
             .list(set)
             .iter()
-            .map(|column| &compiled.columns[*column as usize])
+            .map(|column| compiled.column(*column))
             .filter(|column| requests.fits(&column.room))
             .map(|column| share_of(column.cost, requests, &column.room))
             .min();
@@ -568,7 +568,7 @@ impl<'a, 'p> Assigner<'a, 'p> {
     /// groups that will not count it.
     fn counted(&mut self, class: u32, set: u32) -> (u32, Vec<u32>) {
         let compiled = self.compiled;
-        let requests = &compiled.classes[class as usize].requests;
+        let requests = &compiled.class(class).requests;
         let mut set = set;
         let mut uncounted: Vec<u32> = Vec::new();
         for group in &compiled.profile(class).matched {
@@ -577,7 +577,7 @@ impl<'a, 'p> Assigner<'a, 'p> {
             };
             let bits = &compiled.demand_columns[filter as usize];
             let narrowed = self.sets.within(compiled, set, bits);
-            let fits = |column: &u32| requests.fits(&compiled.columns[*column as usize].room);
+            let fits = |column: &u32| requests.fits(&compiled.column(*column).room);
             if self.sets.list(narrowed).iter().any(fits) {
                 set = narrowed;
             } else {

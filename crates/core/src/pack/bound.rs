@@ -4,11 +4,13 @@ mod custom;
 mod spread;
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use crate::money::Money;
 use crate::pack::assign::{Assignment, Lot};
 use crate::pack::compile::Compiled;
 use crate::pack::compile::column_sets::{NOTHING, Sets};
+use crate::pack::compile::supply::CounterId;
 use crate::pack::dense::intern::FixedMap;
 use crate::pack::packing::{Bin, Context, Packing};
 use crate::pack::scenario::Scenario;
@@ -103,7 +105,7 @@ pub(crate) fn lower_bound(
     if nodes.is_empty() {
         nanos = nanos.max(compiled.tie_break.price(most_demanding(&context), 1));
     }
-    let priced = |bin: &&Bin| compiled.columns[bin.column as usize].cost > 0;
+    let priced = |bin: &&Bin| compiled.column(bin.column).cost > 0;
     let machines = packing.bins.iter().filter(priced).count();
     let cost = compiled.tie_break.price(packing.cost, machines);
     below(nanos, cost)
@@ -184,9 +186,9 @@ fn by_class(lot_values: &LotValues, assignment: &Assignment, lots: &[Lot]) -> Op
 /// What the few machines that were left out when values were set may carry beyond their price. Of custom types
 /// not only these sizes can be had: [`custom`] judges them.
 fn scarce_bargains(context: &Context<'_, '_>, appraisal: &Appraisal) -> f64 {
-    let mut by_counter: std::collections::BTreeMap<u32, f64> = std::collections::BTreeMap::new();
+    let mut by_counter: BTreeMap<CounterId, f64> = BTreeMap::new();
     for (potential, index) in &appraisal.bargains {
-        let column = &context.compiled.columns[*index as usize];
+        let column = context.compiled.column(*index);
         let copies = context.ledger.copies(&column.uses);
         let custom = context.compiled.custom_types.of(*index).is_some();
         if custom || copies >= SCARCE_COPIES || *potential <= 1.0 {
@@ -216,13 +218,13 @@ fn scarce_bargains(context: &Context<'_, '_>, appraisal: &Appraisal) -> f64 {
 
 fn most_demanding(context: &Context<'_, '_>) -> i64 {
     let alone = |lot: u32| {
-        let set = context.lots[lot as usize].set;
+        let set = context.lot(lot).set;
         let requests = context.requests(lot);
         let compiled = context.compiled;
         let columns = context.sets.list(set).iter();
         let fixed = columns
             .filter(|index| compiled.custom_types.of(**index).is_none())
-            .map(|index| &compiled.columns[*index as usize])
+            .map(|index| compiled.column(*index))
             .find(|column| requests.fits(&column.room))
             .map(|column| column.cost);
         let custom_types = (0..compiled.custom_types.all.len() as u32).filter(|custom_type| {

@@ -195,6 +195,16 @@ impl<'p> Compiled<'p> {
         &self.profiles[self.classes[class as usize].profile as usize]
     }
 
+    /// A class by number.
+    pub(crate) fn class(&self, class: u32) -> &Class {
+        &self.classes[class as usize]
+    }
+
+    /// A column by number.
+    pub(crate) fn column(&self, column: u32) -> &Column {
+        &self.columns[column as usize]
+    }
+
     /// The class of a pod.
     pub(crate) fn class_of(&self, pod: PodRef) -> u32 {
         match pod.home {

@@ -179,7 +179,7 @@ impl Improver {
     }
 
     fn waste_of(&self, context: &Context<'_, '_>, bin: &Bin) -> f64 {
-        let mut waste = context.compiled.columns[bin.column as usize].cost as f64;
+        let mut waste = context.compiled.column(bin.column).cost as f64;
         for (lot, count) in &bin.pods {
             waste -= self.appraisal.worth[*lot as usize] * f64::from(*count);
         }
@@ -262,7 +262,7 @@ impl Improver {
         let mut sums = Vec::with_capacity(count);
         for (bin, waste) in packing.bins.iter().zip(&self.waste) {
             // The more of its price a machine wastes, the more there is to gain from the same work.
-            let cost = context.compiled.columns[bin.column as usize].cost.max(1);
+            let cost = context.compiled.column(bin.column).cost.max(1);
             total += waste.max(0.0) * waste.max(0.0) / cost as f64;
             sums.push(total);
         }
@@ -314,7 +314,7 @@ impl Improver {
         };
         for index in chosen {
             let bin = &packing.bins[*index];
-            let column = &context.compiled.columns[bin.column as usize];
+            let column = context.compiled.column(bin.column);
             attempt.ledger.give(&column.uses);
             attempt.budget += column.cost;
             for (lot, count) in &bin.pods {
@@ -373,7 +373,7 @@ impl Improver {
         let mut sets: Vec<(u32, f64)> = Vec::new();
         for lot in lots {
             let worth = self.appraisal.worth[*lot as usize] * f64::from(self.loose[*lot as usize]);
-            let set = context.lots[*lot as usize].set;
+            let set = context.lot(*lot).set;
             total += worth;
             match sets.iter_mut().find(|(own, _)| *own == set) {
                 Some((_, sum)) => *sum += worth,
@@ -398,7 +398,7 @@ impl Improver {
         column: u32,
         filling: Filling,
     ) {
-        let bought = &context.compiled.columns[column as usize];
+        let bought = context.compiled.column(column);
         attempt.ledger.take(&bought.uses);
         attempt.budget -= bought.cost;
         attempt.worth -= filling.worth;
@@ -427,7 +427,7 @@ impl Improver {
         for step in 0..count.min(VISITED) {
             let index = (start + step) % count;
             let bin = &packing.bins[index];
-            let room = &context.compiled.columns[bin.column as usize].room;
+            let room = &context.compiled.column(bin.column).room;
             let free = room.minus(&bin.load).lead();
             if chosen.contains(&index) || !waiting.iter().any(|(_, need)| lead_fits(need, &free)) {
                 continue;
@@ -502,17 +502,14 @@ impl Improver {
         leads: u32,
         perturbed: Option<&[(u32, f64)]>,
     ) -> Option<(u32, Filling)> {
-        let set = context.lots[leads as usize].set;
+        let set = context.lot(leads).set;
         let count = self.rank(context, set);
         let mut best: Option<(f64, u32, Filling)> = None;
         for _ in 0..FILLED.min(count) {
             let part = attempt.generator.unit();
             let index = (part * part * count as f64) as usize;
             let column = self.bargains[&set][index];
-            if !attempt
-                .ledger
-                .can(&context.compiled.columns[column as usize].uses)
-            {
+            if !attempt.ledger.can(&context.compiled.column(column).uses) {
                 continue;
             }
             let generator = &mut attempt.generator;
@@ -523,7 +520,7 @@ impl Improver {
             let Some(column) = smallest(context, &attempt.ledger, &filling) else {
                 continue;
             };
-            let cost = context.compiled.columns[column as usize].cost;
+            let cost = context.compiled.column(column).cost;
             let ratio = filling.worth / cost.max(1) as f64;
             if best.as_ref().is_none_or(|(most, ..)| ratio > *most) {
                 best = Some((ratio, column, filling));
@@ -634,7 +631,7 @@ impl Improver {
 
 /// What a machine and pods of a lot may both use, if that meets the `minValues` of the machine's pool.
 fn joins(context: &mut Context<'_, '_>, bin: &Bin, lot: u32, count: u32) -> Option<u32> {
-    let set = context.lots[lot as usize].set;
+    let set = context.lot(lot).set;
     let set = context.sets.meet(context.compiled, bin.set, set);
     let load = bin
         .load
@@ -648,9 +645,9 @@ fn joins(context: &mut Context<'_, '_>, bin: &Bin, lot: u32, count: u32) -> Opti
 /// The cheapest column for a filling.
 fn smallest(context: &mut Context<'_, '_>, ledger: &Ledger, filling: &Filling) -> Option<u32> {
     let (first, others) = filling.picks.split_first()?;
-    let mut set = context.lots[first.0 as usize].set;
+    let mut set = context.lot(first.0).set;
     for (lot, _) in others {
-        let other = context.lots[*lot as usize].set;
+        let other = context.lot(*lot).set;
         set = context.sets.meet(context.compiled, set, other);
     }
     context

@@ -40,7 +40,12 @@ pub(crate) struct Context<'a, 'p> {
     pub(crate) ledger: &'a Ledger,
 }
 
-impl Context<'_, '_> {
+impl<'a> Context<'a, '_> {
+    /// A lot by number.
+    pub(crate) fn lot(&self, lot: u32) -> &'a Lot {
+        &self.lots[lot as usize]
+    }
+
     pub(crate) fn empty(&self) -> Packing {
         Packing {
             bins: Vec::new(),
@@ -51,16 +56,16 @@ impl Context<'_, '_> {
     }
 
     pub(crate) fn requests(&self, lot: u32) -> &Vector {
-        &self.compiled.classes[self.lots[lot as usize].class as usize].requests
+        &self.compiled.classes[self.lot(lot).class as usize].requests
     }
 
     pub(crate) fn level(&self, lot: u32) -> &Level {
-        let lot = &self.lots[lot as usize];
+        let lot = self.lot(lot);
         &self.compiled.profile(lot.class).levels[lot.level as usize]
     }
 
     pub(crate) fn priority(&self, lot: u32) -> i32 {
-        let lot = &self.lots[lot as usize];
+        let lot = self.lot(lot);
         self.compiled.profile(lot.class).spec.priority
     }
 
@@ -71,7 +76,7 @@ impl Context<'_, '_> {
 
     /// How many pods of a lot a bin takes in its present column.
     pub(crate) fn room(&mut self, bin: &Bin, lot: u32) -> u32 {
-        let room = &self.compiled.columns[bin.column as usize].room;
+        let room = &self.compiled.column(bin.column).room;
         let requests = self.requests(lot);
         if !requests.fits_beside(&bin.load, room) {
             return 0;
@@ -94,13 +99,11 @@ impl Context<'_, '_> {
     /// How many of `most` pods of a lot a bin takes before its pool's `minValues` are not met any more.
     pub(crate) fn meets_min_values(&mut self, bin: &Bin, lot: u32, most: u32) -> u32 {
         let compiled = self.compiled;
-        let pool = compiled.columns[bin.column as usize].pool;
+        let pool = compiled.column(bin.column).pool;
         if most == 0 || !compiled.min_values.asks(pool) {
             return most;
         }
-        let set = self
-            .sets
-            .meet(compiled, bin.set, self.lots[lot as usize].set);
+        let set = self.sets.meet(compiled, bin.set, self.lot(lot).set);
         let requests = *self.requests(lot);
         let suffices = |count: u32| {
             let load = bin.load.plus(&requests.times(i64::from(count)));
@@ -120,7 +123,7 @@ impl Context<'_, '_> {
 
     /// Opens an empty bin; `None` if what is scarce does not suffice.
     pub(crate) fn open(&mut self, packing: &mut Packing, column: u32, set: u32) -> Option<usize> {
-        let bought = &self.compiled.columns[column as usize];
+        let bought = self.compiled.column(column);
         if !packing.ledger.can(&bought.uses) {
             return None;
         }
@@ -138,7 +141,7 @@ impl Context<'_, '_> {
 
     /// Puts pods of a lot into a bin, without asking.
     pub(crate) fn put(&mut self, packing: &mut Packing, bin: usize, lot: u32, count: u32) {
-        let set = self.lots[lot as usize].set;
+        let set = self.lot(lot).set;
         let requests = self.requests(lot).times(i64::from(count));
         let compiled = self.compiled;
         let bin = &mut packing.bins[bin];
@@ -168,7 +171,7 @@ impl Context<'_, '_> {
     /// Takes a bin out; its pods have no machine then.
     pub(crate) fn close(&self, packing: &mut Packing, bin: usize) {
         let bin = packing.bins.swap_remove(bin);
-        let column = &self.compiled.columns[bin.column as usize];
+        let column = self.compiled.column(bin.column);
         packing.ledger.give(&column.uses);
         packing.cost -= column.cost;
         for (lot, count) in bin.pods {
@@ -188,8 +191,7 @@ impl Context<'_, '_> {
                 bin.column,
             );
             if let Some(column) = best
-                && self.compiled.columns[column as usize].cost
-                    < self.compiled.columns[bin.column as usize].cost
+                && self.compiled.column(column).cost < self.compiled.column(bin.column).cost
             {
                 self.swap(packing, index, column);
             }
@@ -221,7 +223,7 @@ impl Context<'_, '_> {
         let mut counts = packing.left.clone();
         let mut cost = 0;
         for bin in &packing.bins {
-            let column = &self.compiled.columns[bin.column as usize];
+            let column = self.compiled.column(bin.column);
             cost += column.cost;
             debug_assert!(
                 bin.load.fits(&column.room),
@@ -246,7 +248,7 @@ impl Context<'_, '_> {
 
     /// Whether a bin with this column may take pods of a lot at all.
     pub(crate) fn may_use(&self, lot: u32, column: u32) -> bool {
-        let set = self.lots[lot as usize].set;
+        let set = self.lot(lot).set;
         set != NOTHING && self.sets.contains(set, column)
     }
 }

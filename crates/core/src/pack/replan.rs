@@ -74,7 +74,7 @@ pub(crate) fn may_place_more(compiled: &Compiled<'_>, plan: &Plan) -> bool {
 /// Whether pods depend on where others are, or there are machines or nodes that would hold them.
 fn may_be_placed(compiled: &Compiled<'_>, class: u32) -> bool {
     let profile = compiled.profile(class);
-    let class = &compiled.classes[class as usize];
+    let class = compiled.class(class);
     if profile.invalid.is_some() || class.uncounted.is_some() {
         return false;
     }

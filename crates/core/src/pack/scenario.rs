@@ -132,7 +132,7 @@ impl Scenario {
             }
         }
         queues.sort_by_cached_key(|queue| {
-            let class = &compiled.classes[queue.class as usize];
+            let class = compiled.class(queue.class);
             let priority = compiled.profile(queue.class).spec.priority;
             let size = (-class.requests.0[CPU], -class.requests.0[MEMORY]);
             let oldest = queue.runs.first().and_then(created);

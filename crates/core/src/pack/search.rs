@@ -10,7 +10,7 @@ use crate::pack::assign::{Assignment, Lot, NodeFilling, mix};
 use crate::pack::bound::{self, Effort, Known};
 use crate::pack::compile::Compiled;
 use crate::pack::compile::column_sets::Sets;
-use crate::pack::compile::supply::Ledger;
+use crate::pack::compile::supply::{CounterId, Ledger};
 use crate::pack::fill::greedy::PodOrder;
 use crate::pack::improve::Improver;
 use crate::pack::improve::resize;
@@ -377,10 +377,10 @@ fn attempt(
 fn over_share(compiled: &Compiled<'_>, packing: &Packing, ledger: &Ledger) -> Option<Ledger> {
     let percent = compiled.problem.settings.spot_share?;
     let most = (packing.bins.len() as i64 * i64::from(percent) / 100).max(1);
-    let mut counts: BTreeMap<u32, i64> = BTreeMap::new();
-    let spot: Vec<u32> = compiled.supply.spot().collect();
+    let mut counts: BTreeMap<CounterId, i64> = BTreeMap::new();
+    let spot: Vec<CounterId> = compiled.supply.spot().collect();
     for bin in &packing.bins {
-        for (counter, _) in &compiled.columns[bin.column as usize].uses {
+        for (counter, _) in &compiled.column(bin.column).uses {
             if spot.binary_search(counter).is_ok() {
                 *counts.entry(*counter).or_insert(0) += 1;
             }

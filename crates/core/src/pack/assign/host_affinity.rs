@@ -125,10 +125,10 @@ impl Assigner<'_, '_> {
             return 0;
         }
         let compiled = self.compiled;
-        let requests = &compiled.classes[class as usize].requests;
+        let requests = &compiled.class(class).requests;
         let columns = self.sets.list(set).iter();
         let copies = columns.map(|column| {
-            let room = &compiled.columns[*column as usize].room;
+            let room = &compiled.column(*column).room;
             requests.copies_in(room).min(i64::from(u32::MAX)) as u32
         });
         let most = caps::room(&HeldCaps::new(), &level.caps);

@@ -47,7 +47,7 @@ impl Assigner<'_, '_> {
         let first = profile.levels.first();
         !profile.anchored
             && profile.invalid.is_none()
-            && self.compiled.classes[class as usize].uncounted.is_none()
+            && self.compiled.class(class).uncounted.is_none()
             && profile.spec.volumes.is_empty()
             && first.is_some_and(|level| level.host_affinity.is_empty() && level.caps.is_empty())
     }
@@ -62,7 +62,7 @@ impl Assigner<'_, '_> {
                 self.running = turn.running;
                 let level = &compiled.profile(turn.class).levels[0];
                 let most = self.space_on(turn.class, level, node).min(turn.count);
-                let requests = &compiled.classes[turn.class as usize].requests;
+                let requests = &compiled.class(turn.class).requests;
                 let likeness = likeness(requests, &room, &whole);
                 if most > 0 && best.is_none_or(|(known, _, _)| likeness > known) {
                     best = Some((likeness, at, most));

@@ -41,7 +41,7 @@ impl Sets {
         for index in bits.iter() {
             let column = &compiled.columns[index];
             let beaten = list.iter().any(|other| {
-                let other = &compiled.columns[*other as usize];
+                let other = compiled.column(*other);
                 !compiled.min_values.asks(other.pool)
                     && beats(
                         (&other.cost, &other.room, &other.uses),
@@ -105,8 +105,8 @@ impl Sets {
 
     /// Whether one column beats another and is in all of the sets that the other is in.
     fn beaten_in_all(&self, compiled: &Compiled<'_>, sets: &[u32], column: u32, by: u32) -> bool {
-        let own = &compiled.columns[column as usize];
-        let other = &compiled.columns[by as usize];
+        let own = compiled.column(column);
+        let other = compiled.column(by);
         beats(
             (&other.cost, &other.room, &other.uses),
             (&own.cost, &own.room, &own.uses),
@@ -158,7 +158,7 @@ impl Sets {
         let Some(level) = profile.levels.get(level) else {
             return NOTHING;
         };
-        let requests = &compiled.classes[class as usize].requests;
+        let requests = &compiled.class(class).requests;
         let ports: Vec<u32> = level
             .caps
             .iter()
@@ -206,7 +206,7 @@ impl Sets {
 
     fn holds(&self, compiled: &Compiled<'_>, set: u32, load: &Vector) -> bool {
         self.list(set).iter().any(|index| {
-            let column = &compiled.columns[*index as usize];
+            let column = compiled.column(*index);
             load.fits(&column.room) && self.meets_min_values(compiled, set, *index, load)
         })
     }
@@ -220,7 +220,7 @@ impl Sets {
         load: &Vector,
     ) -> Option<u32> {
         self.list(set).iter().copied().find(|index| {
-            let column = &compiled.columns[*index as usize];
+            let column = compiled.column(*index);
             load.fits(&column.room)
                 && ledger.can(&column.uses)
                 && self.meets_min_values(compiled, set, *index, load)
@@ -236,9 +236,9 @@ impl Sets {
         load: &Vector,
         old: u32,
     ) -> Option<u32> {
-        let old = &compiled.columns[old as usize].uses;
+        let old = &compiled.column(old).uses;
         self.list(set).iter().copied().find(|index| {
-            let column = &compiled.columns[*index as usize];
+            let column = compiled.column(*index);
             load.fits(&column.room)
                 && ledger.can_swap(old, &column.uses)
                 && self.meets_min_values(compiled, set, *index, load)
@@ -253,7 +253,7 @@ impl Sets {
         column: u32,
         load: &Vector,
     ) -> bool {
-        let pool = compiled.columns[column as usize].pool;
+        let pool = compiled.column(column).pool;
         if !compiled.min_values.asks(pool) {
             return true;
         }

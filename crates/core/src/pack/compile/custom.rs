@@ -5,7 +5,7 @@ use crate::pack::compile::columns::Column;
 use crate::pack::compile::labels::Keys;
 use crate::pack::compile::offers::{Item, Offer, Sold};
 use crate::pack::compile::sizing;
-use crate::pack::compile::supply::{Scarce, Uses};
+use crate::pack::compile::supply::{CounterId, Scarce, Uses};
 use crate::pack::dense::vector::Vector;
 use crate::problem::{Host, Range};
 use crate::resources::Resources;
@@ -116,7 +116,7 @@ impl<'p> Compiled<'p> {
         let size = sizing::fit(range, host, &need)?;
         let price = sizing::price(range, &size).nanos();
         let uses = &self.offers[known.offer as usize].uses;
-        let exact = |(counter, amount): &(u32, i64)| {
+        let exact = |(counter, amount): &(CounterId, i64)| {
             let amount = match self.supply.name(*counter) {
                 Scarce::PoolResource(_, name) | Scarce::Host(_, _, name) => size.get(name),
                 Scarce::PoolCost(_) => price,

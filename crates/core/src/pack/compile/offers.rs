@@ -10,7 +10,7 @@ use crate::pack::compile::demand::Demand;
 use crate::pack::compile::groups::Groups;
 use crate::pack::compile::labels::{ABSENT, Keys};
 use crate::pack::compile::sizing;
-use crate::pack::compile::supply::{Scarce, Supply, Uses};
+use crate::pack::compile::supply::{CounterId, Scarce, Supply, Uses};
 use crate::pack::compile::variants::Variants;
 use crate::pack::dense::intern::{FixedMap, Interner};
 use crate::pack::dense::vector::{Table, Vector};
@@ -152,7 +152,7 @@ struct Buyer<'a> {
     labels: &'a Labels,
     /// Keys whose labels the catalogue decides.
     decided: &'a BTreeSet<Name>,
-    limits: &'a [(u32, Option<Name>)],
+    limits: &'a [(CounterId, Option<Name>)],
 }
 
 struct Source<'a> {
@@ -288,7 +288,7 @@ impl<'p> OfferBuilder<'p> {
     }
 
     /// Counters of a pool's limits, with what its present nodes leave of them.
-    fn limits(&mut self, index: u32, pool: &Pool) -> Vec<(u32, Option<Name>)> {
+    fn limits(&mut self, index: u32, pool: &Pool) -> Vec<(CounterId, Option<Name>)> {
         let mut counters = Vec::new();
         let present = || {
             let own = |node: &&crate::problem::Node| node.pool.as_ref() == Some(&pool.name);
@@ -325,7 +325,7 @@ impl<'p> OfferBuilder<'p> {
     fn pool_uses(
         &self,
         pool: u32,
-        limits: &[(u32, Option<Name>)],
+        limits: &[(CounterId, Option<Name>)],
         capacity: &Resources,
         price: Money,
     ) -> Uses {

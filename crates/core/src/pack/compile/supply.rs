@@ -32,8 +32,18 @@ pub(crate) enum Scarce {
     SpotShare(u32, Name, Name),
 }
 
+/// The number of a counter of something scarce.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct CounterId(u32);
+
+impl CounterId {
+    fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// Which counters a machine takes how much of.
-pub(crate) type Uses = SmallVec<[(u32, i64); 2]>;
+pub(crate) type Uses = SmallVec<[(CounterId, i64); 2]>;
 
 /// What is scarce, and how much of it there is before anything is bought.
 #[derive(Clone, Debug, Default)]
@@ -44,31 +54,31 @@ pub(crate) struct Supply {
 
 impl Supply {
     /// The counter of something scarce. Where two say how much there is, the lower figure holds.
-    pub(crate) fn counter(&mut self, scarce: Scarce, left: i64) -> u32 {
-        let id = self.names.id(scarce);
-        if id as usize == self.left.len() {
+    pub(crate) fn counter(&mut self, scarce: Scarce, left: i64) -> CounterId {
+        let id = CounterId(self.names.id(scarce));
+        if id.index() == self.left.len() {
             self.left.push(left);
         } else {
-            let known = &mut self.left[id as usize];
+            let known = &mut self.left[id.index()];
             *known = (*known).min(left);
         }
         id
     }
 
-    pub(crate) fn name(&self, counter: u32) -> &Scarce {
-        self.names.get(counter)
+    pub(crate) fn name(&self, counter: CounterId) -> &Scarce {
+        self.names.get(counter.0)
     }
 
     /// The counter of something scarce, if anything uses it.
-    pub(crate) fn find(&self, scarce: &Scarce) -> Option<u32> {
-        self.names.find(scarce)
+    pub(crate) fn find(&self, scarce: &Scarce) -> Option<CounterId> {
+        self.names.find(scarce).map(CounterId)
     }
 
     /// Counters of spot offerings.
-    pub(crate) fn spot(&self) -> impl Iterator<Item = u32> + '_ {
+    pub(crate) fn spot(&self) -> impl Iterator<Item = CounterId> + '_ {
         let all = self.names.iter().enumerate();
         all.filter(|(_, scarce)| matches!(scarce, Scarce::SpotShare(..)))
-            .map(|(id, _)| id as u32)
+            .map(|(id, _)| CounterId(id as u32))
     }
 
     /// Whether a pool or a plan is limited in what it may buy, beyond single offerings.
@@ -90,7 +100,7 @@ pub(crate) struct Ledger(Vec<i64>);
 impl Ledger {
     pub(crate) fn can(&self, uses: &Uses) -> bool {
         uses.iter()
-            .all(|(counter, amount)| self.0[*counter as usize] >= *amount)
+            .all(|(counter, amount)| self.0[counter.index()] >= *amount)
     }
 
     /// Whether `new` can be had in exchange for `old`.
@@ -101,7 +111,7 @@ impl Ledger {
                 .filter(|(other, _)| other == counter)
                 .map(|(_, amount)| amount)
                 .sum();
-            self.0[*counter as usize] + back >= *amount
+            self.0[counter.index()] + back >= *amount
         })
     }
 
@@ -109,37 +119,37 @@ impl Ledger {
     pub(crate) fn copies(&self, uses: &Uses) -> i64 {
         uses.iter()
             .filter(|(_, amount)| *amount > 0)
-            .map(|(counter, amount)| (self.0[*counter as usize] / amount).max(0))
+            .map(|(counter, amount)| (self.0[counter.index()] / amount).max(0))
             .min()
             .unwrap_or(i64::MAX)
     }
 
     /// How many times `amount` is in what is left of a counter, parts included.
-    pub(crate) fn shares(&self, counter: u32, amount: i64) -> f64 {
-        (self.0[counter as usize] as f64 / amount as f64).max(0.0)
+    pub(crate) fn shares(&self, counter: CounterId, amount: i64) -> f64 {
+        (self.0[counter.index()] as f64 / amount as f64).max(0.0)
     }
 
     pub(crate) fn take(&mut self, uses: &Uses) {
         for (counter, amount) in uses {
-            self.0[*counter as usize] -= amount;
+            self.0[counter.index()] -= amount;
         }
     }
 
     pub(crate) fn give(&mut self, uses: &Uses) {
         for (counter, amount) in uses {
-            self.0[*counter as usize] += amount;
+            self.0[counter.index()] += amount;
         }
     }
 
     /// The first counter that does not suffice, and what it has left.
-    pub(crate) fn short(&self, uses: &Uses) -> Option<(u32, i64)> {
+    pub(crate) fn short(&self, uses: &Uses) -> Option<(CounterId, i64)> {
         uses.iter()
-            .find(|(counter, amount)| self.0[*counter as usize] < *amount)
-            .map(|(counter, _)| (*counter, self.0[*counter as usize]))
+            .find(|(counter, amount)| self.0[counter.index()] < *amount)
+            .map(|(counter, _)| (*counter, self.0[counter.index()]))
     }
 
-    pub(crate) fn set(&mut self, counter: u32, left: i64) {
-        self.0[counter as usize] = left;
+    pub(crate) fn set(&mut self, counter: CounterId, left: i64) {
+        self.0[counter.index()] = left;
     }
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct EmptyMachine {
 
 impl EmptyMachine {
     pub(crate) fn new(context: &Context<'_, '_>, lots: &[u32], column: u32) -> Self {
-        let room = &context.compiled.columns[column as usize].room;
+        let room = &context.compiled.column(column).room;
         let fits = |lot: u32| context.requests(lot).fits(room) && context.may_use(lot, column);
         EmptyMachine {
             column,
@@ -37,7 +37,7 @@ impl EmptyMachine {
     /// Whether no filling is worth more than `least`, as far as can be told without looking for prices: those of the
     /// last time are nearly right.
     fn is_hopeless(&self, context: &Context<'_, '_>, items: &[FillItem], least: f64) -> bool {
-        let room = &context.compiled.columns[self.column as usize].room;
+        let room = &context.compiled.column(self.column).room;
         let ceiling = match &self.prices {
             Some(prices) => takes(prices, room) * overcharge(context, items, prices),
             None => crude_ceiling(context, items, room),
@@ -74,7 +74,7 @@ impl<'a, 'p> ExactFill<'a, 'p> {
         values: &[f64],
         least: f64,
     ) -> Option<Self> {
-        let room = context.compiled.columns[machine.column as usize].room;
+        let room = context.compiled.column(machine.column).room;
         let items: Vec<FillItem> = machine
             .fitting
             .iter()

@@ -149,7 +149,7 @@ impl GreedyFill {
             let mut devices = requests.0;
             (devices[CPU], devices[MEMORY], devices[PODS]) = (0, 0, 0);
             let kind = appraisal.kinds[lot as usize];
-            let set = context.lots[lot as usize].set;
+            let set = context.lot(lot).set;
             let next = self.buckets.len();
             // Only the first of a bucket that fits is looked at: for mixtures there is one for each size.
             let size = match pod_order {
@@ -213,7 +213,7 @@ impl GreedyFill {
         column: u32,
         mut perturb: impl FnMut(f64) -> f64,
     ) -> Filling {
-        let bought = &context.compiled.columns[column as usize];
+        let bought = context.compiled.column(column);
         let room = bought.room;
         let mut floor = match self.pod_order {
             PodOrder::Large | PodOrder::Mixed => 0.0,
@@ -270,7 +270,7 @@ impl GreedyFill {
         column: u32,
         filling: &mut Filling,
     ) {
-        let room = &context.compiled.columns[column as usize].room;
+        let room = &context.compiled.column(column).room;
         let mut touched: Vec<u32> = Vec::with_capacity(filling.picks.len() + EXCHANGES);
         for (lot, count) in &filling.picks {
             self.used[*lot as usize] = *count;
@@ -345,7 +345,7 @@ impl GreedyFill {
 
     /// Begins a machine: every bucket that may use it has its largest lot in front.
     fn open(&mut self, context: &Context<'_, '_>, column: u32) {
-        let most = context.compiled.columns[column as usize].room.0[CPU];
+        let most = context.compiled.column(column).room.0[CPU];
         self.fronts.clear();
         for (index, bucket) in self.buckets.iter().enumerate() {
             let may_use = |entry: &Entry| context.may_use(entry.lot, column);

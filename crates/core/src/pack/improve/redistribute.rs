@@ -77,7 +77,7 @@ pub(crate) fn are_alike(context: &Context<'_, '_>, mut lots: impl Iterator<Item 
     let mut set = None;
     lots.all(|lot| {
         let level = context.level(lot);
-        let own = context.lots[lot as usize].set;
+        let own = context.lot(lot).set;
         level.host_affinity.is_empty() && level.caps.is_empty() && *set.get_or_insert(own) == own
     })
 }
@@ -179,7 +179,7 @@ impl PodSet {
 
 impl TargetMachine {
     fn new(context: &Context<'_, '_>, appraisal: &Appraisal, column: u32) -> Self {
-        let cost = context.compiled.columns[column as usize].cost.max(1) as f64;
+        let cost = context.compiled.column(column).cost.max(1) as f64;
         let free = room(context, column).map(|room| room as f64);
         let mut weights = [0.0; LEAD];
         let mut total = 0.0;
@@ -242,7 +242,7 @@ fn sum([first, second, third, fourth]: &Amounts) -> f64 {
 }
 
 fn room(context: &Context<'_, '_>, column: u32) -> Lead {
-    context.compiled.columns[column as usize].room.lead()
+    context.compiled.column(column).room.lead()
 }
 
 /// Adds amounts so many times; takes them off if that is negative.
@@ -261,7 +261,7 @@ fn exchanged(
     bargains: &[u32],
     mut spare: Lead,
 ) -> Option<Vec<u32>> {
-    let cost = |column: u32| context.compiled.columns[column as usize].cost;
+    let cost = |column: u32| context.compiled.column(column).cost;
     let suffices = |spare: &Lead| spare.iter().all(|amount| *amount >= 0);
     let mut mixture = columns.to_vec();
     let mut budget = 0;

@@ -58,7 +58,7 @@ impl Resizer<'_, '_, '_> {
     fn size_all(&mut self, packing: &mut Packing) {
         let compiled = self.context.compiled;
         for bin in &packing.bins {
-            let column = &compiled.columns[bin.column as usize];
+            let column = compiled.column(bin.column);
             let custom_type = compiled.custom_types.of(bin.column);
             let exact = custom_type.and_then(|custom_type| compiled.fitted(custom_type, &bin.load));
             let (cost, uses) = match exact {
@@ -99,14 +99,14 @@ impl Resizer<'_, '_, '_> {
         let back = back.unwrap_or(&none);
         let sets = &self.context.sets;
         let fixed = sets.list(set).iter().copied().find(|index| {
-            let column = &compiled.columns[*index as usize];
+            let column = compiled.column(*index);
             compiled.custom_types.of(*index).is_none()
                 && load.fits(&column.room)
                 && ledger.can_swap(back, &column.uses)
                 && sets.meets_min_values(compiled, set, *index, load)
         });
         let fixed = fixed.map(|index| {
-            let column = &compiled.columns[index as usize];
+            let column = compiled.column(index);
             Sized {
                 column: index,
                 cost: column.cost,
@@ -133,7 +133,7 @@ impl Resizer<'_, '_, '_> {
         if !columns.iter().any(allowed) {
             return None;
         }
-        let holds = |column: &&u32| load.fits(&compiled.columns[**column as usize].room);
+        let holds = |column: &&u32| load.fits(&compiled.column(**column).room);
         let column = *columns.iter().find(holds)?;
         Some((column, compiled.fitted(custom_type, load)?))
     }
@@ -220,9 +220,9 @@ impl Resizer<'_, '_, '_> {
     fn assemble(&mut self, pods: &[(u32, u32)]) -> Option<Bin> {
         let compiled = self.context.compiled;
         let (first, _) = pods.first()?;
-        let mut bin = empty(self.context.lots[*first as usize].set);
+        let mut bin = empty(self.context.lot(*first).set);
         for (lot, count) in pods {
-            let set = self.context.lots[*lot as usize].set;
+            let set = self.context.lot(*lot).set;
             bin.set = self.context.sets.meet(compiled, bin.set, set);
             let own = &self.context.level(*lot).caps;
             if bin.set == NOTHING || caps::room(&bin.caps, own) < *count {
@@ -301,7 +301,7 @@ impl Resizer<'_, '_, '_> {
             if !bears {
                 continue;
             }
-            let set = self.context.lots[lot as usize].set;
+            let set = self.context.lot(lot).set;
             let set = self.context.sets.meet(compiled, bin.set, set);
             let Sized { uses, cost, .. } = self.bought[index].clone();
             let new = self.cheapest(&packing.ledger, set, &load, Some(&uses));
@@ -320,7 +320,7 @@ impl Resizer<'_, '_, '_> {
     }
 
     fn open_one(&mut self, packing: &mut Packing, lot: u32) -> bool {
-        let set = self.context.lots[lot as usize].set;
+        let set = self.context.lot(lot).set;
         let load = *self.context.requests(lot);
         if set == NOTHING {
             return false;

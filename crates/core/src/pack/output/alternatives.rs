@@ -219,7 +219,7 @@ impl<'c> BoughtMachine<'c> {
         for pod in &launch.pods {
             let class = compiled.class_of(*pod);
             let profile = compiled.profile(class);
-            load.add(&compiled.classes[class as usize].requests);
+            load.add(&compiled.class(class).requests);
             bound |= profile.anchored;
             // The preferences that this machine meets, others should meet too.
             let mut demands = profile.levels.iter().map(|level| level.demand as usize);

@@ -122,7 +122,7 @@ impl<'a, 'p> BindSimulation<'a, 'p> {
             return node.cell;
         }
         let column = self.columns[site as usize - nodes.len()];
-        self.compiled.columns[column as usize].cell
+        self.compiled.column(column).cell
     }
 
     fn may_come(&self, class: u32, site: SiteId) -> bool {

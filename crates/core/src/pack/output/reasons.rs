@@ -21,7 +21,7 @@ const ABSURD_CPU_MILLIS: i64 = 1_000_000_000;
 pub(crate) fn no_place(compiled: &Compiled<'_>, class: u32, topology: &Topology) -> Reason {
     let profile = compiled.profile(class);
     let said = profile.invalid.clone().or_else(|| {
-        let resource = compiled.classes[class as usize].uncounted.as_ref()?;
+        let resource = compiled.class(class).uncounted.as_ref()?;
         Some(format!("resource {resource} is one too many to count"))
     });
     if let Some(text) = said {
@@ -66,7 +66,7 @@ pub(crate) fn no_place(compiled: &Compiled<'_>, class: u32, topology: &Topology)
 /// Why a lot that has machines in principle was not packed: something scarce ran out, or its neighbours left no room.
 pub(crate) fn not_packed(compiled: &Compiled<'_>, lot: &Lot, ledger: &Ledger) -> Reason {
     let level = &compiled.profile(lot.class).levels[lot.level as usize];
-    let requests = &compiled.classes[lot.class as usize].requests;
+    let requests = &compiled.class(lot.class).requests;
     let bits = &compiled.demand_columns[level.demand as usize];
     let short = bits.iter().find_map(|index| {
         let column = &compiled.columns[index];
@@ -144,7 +144,7 @@ fn obstacles(compiled: &Compiled<'_>, pool: u32, level: &Level) -> usize {
 fn shortfall(compiled: &Compiled<'_>, pool: u32, class: u32, level: &Level) -> Shortfall {
     let problem = compiled.problem;
     let owner = &problem.pools[pool as usize];
-    let requests = &compiled.classes[class as usize].requests;
+    let requests = &compiled.class(class).requests;
     let demand = compiled.demands.get(level.demand);
     let types = problem
         .catalog(&owner.catalog)

@@ -194,7 +194,7 @@ fn launch(
     refs: &mut References,
     alternatives: &mut Alternatives<'_, '_>,
 ) -> Launch {
-    let column = &compiled.columns[bin.column as usize];
+    let column = compiled.column(bin.column);
     let offer = &compiled.offers[column.offer as usize];
     let mut pods = Vec::new();
     let mut requests = Resources::new();

@@ -147,7 +147,7 @@ fn in_turn(context: &mut Context<'_, '_>, opening: Opening) -> Packing {
 
 /// When a lot is packed: by priority, and after others if its pods gave up the preference to share a host.
 fn turn(context: &Context<'_, '_>, lot: u32) -> (std::cmp::Reverse<i32>, bool) {
-    let class = context.lots[lot as usize].class;
+    let class = context.lot(lot).class;
     let first = context.compiled.profile(class).levels.first();
     let preferred = first.is_some_and(|level| !level.host_affinity.is_empty());
     let alone = preferred && !context.has_host_affinity(lot);

@@ -65,7 +65,7 @@ fn best(
     let mut best: Option<(f64, u32)> = None;
     let mut compared = 0;
     for (potential, column) in &appraisal.bargains {
-        let bought = &context.compiled.columns[*column as usize];
+        let bought = context.compiled.column(*column);
         if best.is_some_and(|(ratio, _)| ratio >= *potential) {
             break;
         }
@@ -119,7 +119,7 @@ fn buy(
         .unwrap_or(0);
     for _ in 0..copies {
         let (first, _) = filling.picks[0];
-        let set = context.lots[first as usize].set;
+        let set = context.lot(first).set;
         let Some(bin) = context.open(packing, column, set) else {
             break;
         };

@@ -51,14 +51,14 @@ pub(crate) fn pack(context: &mut Context<'_, '_>, packing: &mut Packing) {
 
 /// Places so many pods of a lot on machines that were opened since the first of them, or on new ones.
 fn place(context: &mut Context<'_, '_>, packing: &mut Packing, lot: u32, count: u64, first: usize) {
-    let set = context.lots[lot as usize].set;
+    let set = context.lot(lot).set;
     for _ in 0..count {
         let requests = *context.requests(lot);
         let open = best_open(context, packing, lot, &requests, first);
         let alone = context
             .sets
             .cheapest(context.compiled, &packing.ledger, set, &requests);
-        let alone_costs = alone.map(|column| context.compiled.columns[column as usize].cost);
+        let alone_costs = alone.map(|column| context.compiled.column(column).cost);
         match (open, alone) {
             (Some(bid), _) if alone_costs.is_none_or(|cost| bid.added < cost) => {
                 if bid.column != packing.bins[bid.bin].column {
@@ -139,9 +139,7 @@ fn bid(
 ) -> Option<Bid> {
     let compiled = context.compiled;
     let bin = &packing.bins[index];
-    let set = context
-        .sets
-        .meet(compiled, bin.set, context.lots[lot as usize].set);
+    let set = context.sets.meet(compiled, bin.set, context.lot(lot).set);
     if set == crate::pack::compile::column_sets::NOTHING {
         return None;
     }
@@ -150,7 +148,7 @@ fn bid(
         return None;
     }
     let load = bin.load.plus(requests);
-    let present = &compiled.columns[bin.column as usize];
+    let present = compiled.column(bin.column);
     let column = if load.fits(&present.room) && context.sets.contains(set, bin.column) {
         bin.column
     } else {
@@ -158,14 +156,14 @@ fn bid(
         let list = context.sets.list(set);
         let start = list.partition_point(|other| *other < bin.column);
         list[start..].iter().copied().find(|index| {
-            let column = &compiled.columns[*index as usize];
+            let column = compiled.column(*index);
             load.fits(&column.room) && packing.ledger.can_swap(&present.uses, &column.uses)
         })?
     };
     if !context.sets.meets_min_values(compiled, set, column, &load) {
         return None;
     }
-    let chosen = &compiled.columns[column as usize];
+    let chosen = compiled.column(column);
     let mut slack = 0;
     for (room, load) in chosen.room.0.iter().zip(&load.0).take(2) {
         if *room > 0 {

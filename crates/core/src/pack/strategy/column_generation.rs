@@ -85,7 +85,7 @@ fn widths(lots: usize) -> &'static [usize] {
 
 /// Dollars, so that numbers of a program are of one size.
 fn price(context: &Context<'_, '_>, column: u32) -> f64 {
-    context.compiled.columns[column as usize].cost as f64 / 1e9
+    context.compiled.column(column).cost as f64 / 1e9
 }
 
 /// Packs what has no machine yet, if there are few enough kinds of it, and says what all pods are worth. Something may
@@ -388,7 +388,7 @@ impl<'a> PatternProgram<'a> {
             let at = self.next;
             let column = self.columns[at];
             self.next = (at + 1) % self.columns.len();
-            let bought = &context.compiled.columns[column as usize];
+            let bought = context.compiled.column(column);
             if !packing.ledger.can(&bought.uses) {
                 continue;
             }
@@ -519,13 +519,13 @@ fn singles(
         }
         let requests = context.requests(*lot);
         let cap = caps::room(&HeldCaps::new(), &context.level(*lot).caps);
-        let set = context.lots[*lot as usize].set;
+        let set = context.lot(*lot).set;
         let best = context
             .sets
             .list(set)
             .iter()
             .filter_map(|index| {
-                let column = &context.compiled.columns[*index as usize];
+                let column = context.compiled.column(*index);
                 let copies = requests.copies_in(&column.room).clamp(0, i64::from(cap)) as u32;
                 let copies = copies.min(left[position]);
                 let can = copies > 0 && packing.ledger.can(&column.uses);

@@ -98,7 +98,7 @@ fn into_open(
 
 fn free(context: &Context<'_, '_>, packing: &Packing, index: usize) -> Vector {
     let bin = &packing.bins[index];
-    let column = &context.compiled.columns[bin.column as usize];
+    let column = context.compiled.column(bin.column);
     column.room.minus(&bin.load)
 }
 
@@ -109,7 +109,7 @@ fn open_for(
     rest: &Vector,
     opening: Opening,
 ) -> Option<usize> {
-    let set = context.lots[lot as usize].set;
+    let set = context.lot(lot).set;
     if opening == Opening::OneForAll {
         let all = context
             .sets
@@ -133,15 +133,15 @@ fn open_for(
 /// The column that holds most pods of a lot, the cheapest of several.
 fn largest(context: &Context<'_, '_>, packing: &Packing, lot: u32) -> Option<u32> {
     let requests = context.requests(lot);
-    let columns = context.sets.list(context.lots[lot as usize].set).iter();
+    let columns = context.sets.list(context.lot(lot).set).iter();
     columns
         .copied()
         .filter(|index| {
-            let column = &context.compiled.columns[*index as usize];
+            let column = context.compiled.column(*index);
             requests.fits(&column.room) && packing.ledger.can(&column.uses)
         })
         .max_by_key(|index| {
-            let column = &context.compiled.columns[*index as usize];
+            let column = context.compiled.column(*index);
             (
                 requests.copies_in(&column.room),
                 std::cmp::Reverse((column.cost, *index)),
@@ -151,12 +151,12 @@ fn largest(context: &Context<'_, '_>, packing: &Packing, lot: u32) -> Option<u32
 
 /// The column in which a pod of a lot costs least.
 pub(crate) fn best_share(context: &Context<'_, '_>, packing: &Packing, lot: u32) -> Option<u32> {
-    let set = context.lots[lot as usize].set;
+    let set = context.lot(lot).set;
     let requests = context.requests(lot);
     let columns = context.sets.list(set).iter().copied();
     columns
         .filter_map(|index| {
-            let column = &context.compiled.columns[index as usize];
+            let column = context.compiled.column(index);
             (requests.fits(&column.room)
                 && packing.ledger.can(&column.uses)
                 && context

@@ -42,9 +42,7 @@ fn join(context: &mut Context<'_, '_>, packing: &mut Packing, lot: u32) {
                 break;
             }
             let load = bin.load.plus(context.requests(lot));
-            let set = context
-                .sets
-                .meet(compiled, bin.set, context.lots[lot as usize].set);
+            let set = context.sets.meet(compiled, bin.set, context.lot(lot).set);
             let best =
                 context
                     .sets
@@ -73,7 +71,7 @@ fn start_group(context: &mut Context<'_, '_>, packing: &mut Packing, lot: u32, l
         return;
     }
     let compiled = context.compiled;
-    let set = context.lots[lot as usize].set;
+    let set = context.lot(lot).set;
     // All that have to live on this machine.
     let mut total = Vector::ZERO;
     for other in lots {
@@ -91,7 +89,7 @@ fn start_group(context: &mut Context<'_, '_>, packing: &mut Packing, lot: u32, l
     let alone = context
         .sets
         .cheapest(compiled, &packing.ledger, set, &total);
-    let alone_costs = alone.map(|column| compiled.columns[column as usize].cost);
+    let alone_costs = alone.map(|column| compiled.column(column).cost);
     let shared = best_fit::best_open(context, packing, lot, &total, 0);
     if let Some(bid) = shared.filter(|bid| alone_costs.is_none_or(|cost| bid.added < cost)) {
         let present = packing.bins[bid.bin].column;
@@ -105,10 +103,10 @@ fn start_group(context: &mut Context<'_, '_>, packing: &mut Packing, lot: u32, l
         // Of equals `max_by_key` takes the last, and the cheapest come first.
         let list = context.sets.list(set).iter().rev().copied();
         list.filter(|index| {
-            let column = &compiled.columns[*index as usize];
+            let column = compiled.column(*index);
             requests.fits(&column.room) && packing.ledger.can(&column.uses)
         })
-        .max_by_key(|index| requests.copies_in(&compiled.columns[*index as usize].room))
+        .max_by_key(|index| requests.copies_in(&compiled.column(*index).room))
     });
     let Some(column) = column else { return };
     if let Some(bin) = context.open(packing, column, set)

@@ -86,7 +86,7 @@ impl Appraisal {
         let mut machines = Vec::with_capacity(columns.len());
         let mut all = Vec::with_capacity(columns.len());
         for index in &columns {
-            let column = &context.compiled.columns[*index as usize];
+            let column = context.compiled.column(*index);
             let machine = PricedMachine {
                 price: column.cost as f64,
                 room: resources
@@ -165,7 +165,7 @@ struct Kinds {
 impl Kinds {
     fn admitted(&self, context: &Context<'_, '_>, column: u32) -> u32 {
         let mut admits = 0;
-        let room = &context.compiled.columns[column as usize].room;
+        let room = &context.compiled.column(column).room;
         for kind in 0..self.count {
             let may = self.open == Some(kind) || context.sets.contains(self.sets[kind], column);
             if may && self.least[kind].iter().any(|least| least.fits(room)) {
@@ -198,9 +198,7 @@ impl Kinds {
                     own.take(GRADING).collect()
                 });
                 let requests = context.requests(lot as u32);
-                let fits = |column: &&u32| {
-                    requests.fits(&context.compiled.columns[**column as usize].room)
-                };
+                let fits = |column: &&u32| requests.fits(&context.compiled.column(**column).room);
                 let held = best.iter().filter(fits).count();
                 (set, held * (grades - 1) / best.len().max(1))
             })
