@@ -16,7 +16,7 @@ pub(crate) mod topology;
 use crate::pack::assign::topology::Topology;
 use crate::pack::compile::Compiled;
 use crate::pack::compile::caps;
-use crate::pack::compile::column_sets::{NOTHING, Sets};
+use crate::pack::compile::column_sets::{NOTHING, SetId, Sets};
 use crate::pack::compile::groups::GroupKind;
 use crate::pack::compile::nodes::ExistingNode;
 use crate::pack::compile::profile::Level;
@@ -35,7 +35,7 @@ pub(crate) const ANYWHERE: u32 = u32::MAX;
 pub(crate) struct Lot {
     pub(crate) class: u32,
     pub(crate) level: u32,
-    pub(crate) set: u32,
+    pub(crate) set: SetId,
     pub(crate) cell: u32,
     pub(crate) count: u32,
 }
@@ -121,9 +121,9 @@ pub(crate) struct Assigner<'a, 'p> {
     /// Hosts whose pods look for another place.
     removed: &'a Bits,
     out: Assignment,
-    lot_index: FixedMap<(u32, u32, u32), u32>,
+    lot_index: FixedMap<(u32, u32, SetId), u32>,
     /// Cheapest share of a machine by class, level, cell and tier of pools.
-    shares: FixedMap<(u32, u32, u32, usize), (u32, i64)>,
+    shares: FixedMap<(u32, u32, u32, usize), (SetId, i64)>,
     buys: bool,
     /// Less important pods have not had their turn yet.
     others_come: bool,
@@ -344,7 +344,7 @@ impl<'a, 'p> Assigner<'a, 'p> {
         true
     }
 
-    fn base(&mut self, class: u32, level: usize, cell: Option<u32>, tier: usize) -> u32 {
+    fn base(&mut self, class: u32, level: usize, cell: Option<u32>, tier: usize) -> SetId {
         if !self.buys {
             return NOTHING;
         }
@@ -352,14 +352,14 @@ impl<'a, 'p> Assigner<'a, 'p> {
     }
 
     /// How many more pods of a lot can have a machine.
-    fn limit_left(&self, class: u32, level: usize, set: u32) -> u32 {
+    fn limit_left(&self, class: u32, level: usize, set: SetId) -> u32 {
         let most = self.lot_limits.of(class, level as u32, set);
         let lot = self.lot_index.get(&(class, level as u32, set));
         let present = lot.map_or(0, |lot| self.out.lots[*lot as usize].count);
         most.saturating_sub(present)
     }
 
-    fn lot(&mut self, class: u32, level: u32, set: u32, cell: u32, count: u32) -> u32 {
+    fn lot(&mut self, class: u32, level: u32, set: SetId, cell: u32, count: u32) -> u32 {
         let next = self.out.lots.len() as u32;
         let index = *self.lot_index.entry((class, level, set)).or_insert(next);
         if index == next {
@@ -528,7 +528,7 @@ impl<'a, 'p> Assigner<'a, 'p> {
 
     /// The heaviest pools that have a machine left for a pod in a cell: how many tiers of pools have none, the set, and
     /// what the pod costs there.
-    fn opening(&mut self, class: u32, level: usize, cell: u32) -> Option<(usize, u32, i64)> {
+    fn opening(&mut self, class: u32, level: usize, cell: u32) -> Option<(usize, SetId, i64)> {
         for tier in 0.. {
             let (set, share) = self.share(class, level, cell, tier)?;
             if self.lot_limits.is_empty() {
@@ -543,7 +543,7 @@ impl<'a, 'p> Assigner<'a, 'p> {
     }
 
     /// What a pod of a class costs at least in a cell, as a share of the machine that suits it best.
-    fn share(&mut self, class: u32, level: usize, cell: u32, tier: usize) -> Option<(u32, i64)> {
+    fn share(&mut self, class: u32, level: usize, cell: u32, tier: usize) -> Option<(SetId, i64)> {
         let key = (class, level as u32, cell, tier);
         if let Some(known) = self.shares.get(&key) {
             return (known.0 != NOTHING).then_some(*known);
@@ -566,7 +566,7 @@ impl<'a, 'p> Assigner<'a, 'p> {
 
     /// Where a group counts a pod only on some nodes, those of a set, so that the count is certain; and the filters of
     /// groups that will not count it.
-    fn counted(&mut self, class: u32, set: u32) -> (u32, Vec<u32>) {
+    fn counted(&mut self, class: u32, set: SetId) -> (SetId, Vec<u32>) {
         let compiled = self.compiled;
         let requests = &compiled.class(class).requests;
         let mut set = set;
@@ -588,7 +588,7 @@ impl<'a, 'p> Assigner<'a, 'p> {
     }
 
     /// Sends a pod to a new machine in a cell.
-    fn send(&mut self, class: u32, level: usize, cell: u32, set: u32) {
+    fn send(&mut self, class: u32, level: usize, cell: u32, set: SetId) {
         let compiled = self.compiled;
         let profile = compiled.profile(class);
         let (set, uncounted) = self.counted(class, set);

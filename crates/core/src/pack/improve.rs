@@ -8,7 +8,7 @@ pub(crate) mod redistribute;
 pub(crate) mod resize;
 
 use crate::pack::compile::caps;
-use crate::pack::compile::column_sets::NOTHING;
+use crate::pack::compile::column_sets::{NOTHING, SetId};
 use crate::pack::compile::supply::Ledger;
 use crate::pack::dense::intern::FixedMap;
 use crate::pack::dense::seeded::SeededGenerator;
@@ -99,7 +99,7 @@ pub(crate) struct Improver {
     /// By machine: the part of its price that its pods are not worth.
     waste: Vec<f64>,
     /// By set: columns by what their room is worth for the price, best first.
-    bargains: FixedMap<u32, Vec<u32>>,
+    bargains: FixedMap<SetId, Vec<u32>>,
     /// Whether the worth of pods comes from fillings of whole machines.
     filled: bool,
     /// How pods are redistributed, if they can be.
@@ -370,7 +370,7 @@ impl Improver {
     /// The best columns for loose pods: those that pods worth most of all of them may use.
     fn bargains_for(&self, context: &Context<'_, '_>, lots: &[u32]) -> Vec<u32> {
         let mut total = 0.0;
-        let mut sets: Vec<(u32, f64)> = Vec::new();
+        let mut sets: Vec<(SetId, f64)> = Vec::new();
         for lot in lots {
             let worth = self.appraisal.worth[*lot as usize] * f64::from(self.loose[*lot as usize]);
             let set = context.lot(*lot).set;
@@ -583,7 +583,7 @@ impl Improver {
     }
 
     /// Sorts the columns of a set by what they are worth; returns how many are to be looked at.
-    fn rank(&mut self, context: &Context<'_, '_>, set: u32) -> usize {
+    fn rank(&mut self, context: &Context<'_, '_>, set: SetId) -> usize {
         let all = &self.appraisal.bargains;
         let entry = self.bargains.entry(set).or_insert_with(|| {
             let own = all.iter().map(|(_, column)| *column);
@@ -630,7 +630,7 @@ impl Improver {
 }
 
 /// What a machine and pods of a lot may both use, if that meets the `minValues` of the machine's pool.
-fn joins(context: &mut Context<'_, '_>, bin: &Bin, lot: u32, count: u32) -> Option<u32> {
+fn joins(context: &mut Context<'_, '_>, bin: &Bin, lot: u32, count: u32) -> Option<SetId> {
     let set = context.lot(lot).set;
     let set = context.sets.meet(context.compiled, bin.set, set);
     let load = bin

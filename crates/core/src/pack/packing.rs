@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use crate::pack::assign::Lot;
 use crate::pack::compile::Compiled;
 use crate::pack::compile::caps::{self, HeldCaps};
-use crate::pack::compile::column_sets::{NOTHING, Sets};
+use crate::pack::compile::column_sets::{NOTHING, SetId, Sets};
 use crate::pack::compile::profile::Level;
 use crate::pack::compile::supply::Ledger;
 use crate::pack::dense::vector::Vector;
@@ -14,7 +14,7 @@ use crate::pack::dense::vector::Vector;
 #[derive(Clone, Debug)]
 pub(crate) struct Bin {
     /// Columns that all its pods may use.
-    pub(crate) set: u32,
+    pub(crate) set: SetId,
     pub(crate) column: u32,
     pub(crate) load: Vector,
     pub(crate) caps: HeldCaps,
@@ -122,7 +122,7 @@ impl<'a> Context<'a, '_> {
     }
 
     /// Opens an empty bin; `None` if what is scarce does not suffice.
-    pub(crate) fn open(&mut self, packing: &mut Packing, column: u32, set: u32) -> Option<usize> {
+    pub(crate) fn open(&mut self, packing: &mut Packing, column: u32, set: SetId) -> Option<usize> {
         let bought = self.compiled.column(column);
         if !packing.ledger.can(&bought.uses) {
             return None;

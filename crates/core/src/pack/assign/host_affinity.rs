@@ -4,7 +4,7 @@
 //! that carry one will do. When that host is full the self-affinity group is complete: no other machine would help.
 
 use crate::pack::compile::caps::{self, HeldCaps};
-use crate::pack::compile::column_sets::NOTHING;
+use crate::pack::compile::column_sets::{NOTHING, SetId};
 use crate::pack::compile::profile::Level;
 
 use super::{ANYWHERE, Assigner};
@@ -60,7 +60,13 @@ impl Assigner<'_, '_> {
     }
 
     /// Starts a self-affinity group on a node if none that can be bought holds more of it; returns how many pods went there.
-    pub(super) fn start_group(&mut self, class: u32, position: usize, set: u32, count: u32) -> u32 {
+    pub(super) fn start_group(
+        &mut self,
+        class: u32,
+        position: usize,
+        set: SetId,
+        count: u32,
+    ) -> u32 {
         let compiled = self.compiled;
         let level = &compiled.profile(class).levels[position];
         if !self.is_first_of_group(level) {
@@ -120,7 +126,7 @@ impl Assigner<'_, '_> {
     }
 
     /// How many pods of a class the largest machine of a set takes.
-    fn largest(&self, class: u32, level: &Level, set: u32) -> u32 {
+    fn largest(&self, class: u32, level: &Level, set: SetId) -> u32 {
         if set == NOTHING {
             return 0;
         }

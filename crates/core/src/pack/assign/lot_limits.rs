@@ -5,6 +5,7 @@
 //! try lighter pools, other domains and fewer preferences.
 
 use crate::pack::compile::Compiled;
+use crate::pack::compile::column_sets::SetId;
 use crate::pack::compile::groups::GroupKind;
 use crate::pack::compile::profile::{Level, Profile};
 use crate::pack::dense::intern::FixedMap;
@@ -15,7 +16,7 @@ use super::{Assignment, Lot};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LotLimits {
     /// Most pods of a lot, by class, level and set.
-    most: FixedMap<(u32, u32, u32), u32>,
+    most: FixedMap<(u32, u32, SetId), u32>,
     /// Preferences are ignored.
     ignore_preferences: bool,
 }
@@ -38,7 +39,7 @@ impl LotLimits {
         self.most.is_empty()
     }
 
-    pub(super) fn of(&self, class: u32, level: u32, set: u32) -> u32 {
+    pub(super) fn of(&self, class: u32, level: u32, set: SetId) -> u32 {
         let known = self.most.get(&(class, level, set));
         known.copied().unwrap_or(u32::MAX)
     }

@@ -8,8 +8,12 @@ use crate::pack::dense::bits::Bits;
 use crate::pack::dense::intern::{FixedMap, Interner};
 use crate::pack::dense::vector::Vector;
 
+/// The number of a set of columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct SetId(u32);
+
 /// The set without members.
-pub(crate) const NOTHING: u32 = 0;
+pub(crate) const NOTHING: SetId = SetId(0);
 
 /// Sets of columns.
 #[derive(Clone, Debug)]
@@ -17,8 +21,8 @@ pub(crate) struct Sets {
     bits: Interner<Bits>,
     /// Members that no other member beats, cheapest first.
     lists: Vec<Box<[u32]>>,
-    meets: FixedMap<(u32, u32), u32>,
-    bases: FixedMap<(u32, u32, Vec<u32>), Vec<u32>>,
+    meets: FixedMap<(SetId, SetId), SetId>,
+    bases: FixedMap<(u32, u32, Vec<u32>), Vec<SetId>>,
 }
 
 impl Sets {
@@ -33,9 +37,9 @@ impl Sets {
         sets
     }
 
-    fn intern(&mut self, compiled: &Compiled<'_>, bits: Bits) -> u32 {
+    fn intern(&mut self, compiled: &Compiled<'_>, bits: Bits) -> SetId {
         if let Some(id) = self.bits.find(&bits) {
-            return id;
+            return SetId(id);
         }
         let mut list: Vec<u32> = Vec::new();
         for index in bits.iter() {
@@ -53,22 +57,22 @@ impl Sets {
             }
         }
         self.lists.push(list.into_boxed_slice());
-        self.bits.id(bits)
+        SetId(self.bits.id(bits))
     }
 
-    pub(crate) fn contains(&self, set: u32, column: u32) -> bool {
-        self.bits.get(set).contains(column as usize)
+    pub(crate) fn contains(&self, set: SetId, column: u32) -> bool {
+        self.bits.get(set.0).contains(column as usize)
     }
 
-    pub(crate) fn list(&self, set: u32) -> &[u32] {
-        &self.lists[set as usize]
+    pub(crate) fn list(&self, set: SetId) -> &[u32] {
+        &self.lists[set.0 as usize]
     }
 
     /// Members of any of the sets, cheapest first, but for those that another member of at least the same sets beats.
     ///
     /// The lists of the sets will not do: what is beaten by one column in one set and by another in the next may still
     /// be the only machine for pods of both.
-    pub(crate) fn union(&self, compiled: &Compiled<'_>, sets: &[u32]) -> Vec<u32> {
+    pub(crate) fn union(&self, compiled: &Compiled<'_>, sets: &[SetId]) -> Vec<u32> {
         let mut sets = sets.to_vec();
         sets.sort_unstable();
         sets.dedup();
@@ -78,7 +82,7 @@ impl Sets {
         let mut unbeaten = Bits::empty(compiled.columns.len());
         let (mut any, mut several) = (unbeaten.clone(), unbeaten.clone());
         for set in &sets {
-            let own = self.bits.get(*set);
+            let own = self.bits.get(set.0);
             let mut again = own.clone();
             again.intersect(&any);
             several.unite(&again);
@@ -104,7 +108,7 @@ impl Sets {
     }
 
     /// Whether one column beats another and is in all of the sets that the other is in.
-    fn beaten_in_all(&self, compiled: &Compiled<'_>, sets: &[u32], column: u32, by: u32) -> bool {
+    fn beaten_in_all(&self, compiled: &Compiled<'_>, sets: &[SetId], column: u32, by: u32) -> bool {
         let own = compiled.column(column);
         let other = compiled.column(by);
         beats(
@@ -117,7 +121,7 @@ impl Sets {
     }
 
     /// What is in both.
-    pub(crate) fn meet(&mut self, compiled: &Compiled<'_>, a: u32, b: u32) -> u32 {
+    pub(crate) fn meet(&mut self, compiled: &Compiled<'_>, a: SetId, b: SetId) -> SetId {
         if a == b {
             return a;
         }
@@ -125,22 +129,22 @@ impl Sets {
         if let Some(id) = self.meets.get(&key) {
             return *id;
         }
-        let mut bits = self.bits.get(a).clone();
-        bits.intersect(self.bits.get(b));
+        let mut bits = self.bits.get(a.0).clone();
+        bits.intersect(self.bits.get(b.0));
         let id = self.intern(compiled, bits);
         self.meets.insert(key, id);
         id
     }
 
     /// What is in a set and in `bits`.
-    pub(crate) fn within(&mut self, compiled: &Compiled<'_>, set: u32, bits: &Bits) -> u32 {
-        let mut both = self.bits.get(set).clone();
+    pub(crate) fn within(&mut self, compiled: &Compiled<'_>, set: SetId, bits: &Bits) -> SetId {
+        let mut both = self.bits.get(set.0).clone();
         both.intersect(bits);
         self.intern(compiled, both)
     }
 
     /// All columns that meet a demand.
-    pub(crate) fn demanded(&mut self, compiled: &Compiled<'_>, demand: u32) -> u32 {
+    pub(crate) fn demanded(&mut self, compiled: &Compiled<'_>, demand: u32) -> SetId {
         self.intern(compiled, compiled.demand_columns[demand as usize].clone())
     }
 
@@ -153,7 +157,7 @@ impl Sets {
         level: usize,
         cell: Option<u32>,
         tier: usize,
-    ) -> u32 {
+    ) -> SetId {
         let profile = compiled.profile(class);
         let Some(level) = profile.levels.get(level) else {
             return NOTHING;
@@ -195,16 +199,16 @@ impl Sets {
     fn holding(
         &self,
         compiled: &Compiled<'_>,
-        tiers: &[u32],
+        tiers: &[SetId],
         requests: &Vector,
         tier: usize,
-    ) -> u32 {
+    ) -> SetId {
         let tiers = tiers.iter().copied();
         let mut holding = tiers.filter(|set| self.holds(compiled, *set, requests));
         holding.nth(tier).unwrap_or(NOTHING)
     }
 
-    fn holds(&self, compiled: &Compiled<'_>, set: u32, load: &Vector) -> bool {
+    fn holds(&self, compiled: &Compiled<'_>, set: SetId, load: &Vector) -> bool {
         self.list(set).iter().any(|index| {
             let column = compiled.column(*index);
             load.fits(&column.room) && self.meets_min_values(compiled, set, *index, load)
@@ -216,7 +220,7 @@ impl Sets {
         &self,
         compiled: &Compiled<'_>,
         ledger: &Ledger,
-        set: u32,
+        set: SetId,
         load: &Vector,
     ) -> Option<u32> {
         self.list(set).iter().copied().find(|index| {
@@ -232,7 +236,7 @@ impl Sets {
         &self,
         compiled: &Compiled<'_>,
         ledger: &Ledger,
-        set: u32,
+        set: SetId,
         load: &Vector,
         old: u32,
     ) -> Option<u32> {
@@ -249,7 +253,7 @@ impl Sets {
     pub(crate) fn meets_min_values(
         &self,
         compiled: &Compiled<'_>,
-        set: u32,
+        set: SetId,
         column: u32,
         load: &Vector,
     ) -> bool {
@@ -257,7 +261,7 @@ impl Sets {
         if !compiled.min_values.asks(pool) {
             return true;
         }
-        let members = self.bits.get(set).iter();
+        let members = self.bits.get(set.0).iter();
         min_values::columns_meet_min_values(
             &compiled.min_values,
             &compiled.offers,

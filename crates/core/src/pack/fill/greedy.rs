@@ -1,6 +1,7 @@
 //! Greedy fill: the candidates for the machine being filled, sorted so that the next pod is found by looking at few.
 
 use crate::pack::compile::caps::{self, HeldCaps};
+use crate::pack::compile::column_sets::SetId;
 use crate::pack::dense::intern::FixedMap;
 use crate::pack::dense::vector::{CPU, LEAD, Lead, MEMORY, PODS, Vector, WIDTH, lead_fits};
 use crate::pack::packing::Context;
@@ -131,7 +132,7 @@ impl GreedyFill {
         pod_order: PodOrder,
         mut lots: Vec<u32>,
     ) {
-        let mut index: FixedMap<(u32, u8, u32, u32, [i64; WIDTH]), usize> = FixedMap::default();
+        let mut index: FixedMap<(SetId, u8, u32, u32, [i64; WIDTH]), usize> = FixedMap::default();
         self.buckets.clear();
         self.ranked.clear();
         self.dead = 0;

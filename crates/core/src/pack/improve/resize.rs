@@ -4,7 +4,7 @@
 //! counts as large as it will be.
 
 use crate::pack::compile::caps;
-use crate::pack::compile::column_sets::NOTHING;
+use crate::pack::compile::column_sets::{NOTHING, SetId};
 use crate::pack::compile::custom::CustomMachine;
 use crate::pack::compile::supply::{Ledger, Uses};
 use crate::pack::dense::vector::Vector;
@@ -89,7 +89,7 @@ impl Resizer<'_, '_, '_> {
     fn cheapest(
         &mut self,
         ledger: &Ledger,
-        set: u32,
+        set: SetId,
         load: &Vector,
         back: Option<&Uses>,
     ) -> Option<Sized> {
@@ -126,7 +126,7 @@ impl Resizer<'_, '_, '_> {
     }
 
     /// A machine of a make for a load, and the smallest of its columns that holds it.
-    fn custom(&self, custom_type: u32, set: u32, load: &Vector) -> Option<(u32, CustomMachine)> {
+    fn custom(&self, custom_type: u32, set: SetId, load: &Vector) -> Option<(u32, CustomMachine)> {
         let compiled = self.context.compiled;
         let columns = &compiled.custom_types.all[custom_type as usize].columns;
         let allowed = |column: &u32| self.context.sets.contains(set, *column);
@@ -348,7 +348,7 @@ fn add(pods: &mut Vec<(u32, u32)>, lot: u32, count: u32) {
 }
 
 /// A bin without pods and without a machine.
-fn empty(set: u32) -> Bin {
+fn empty(set: SetId) -> Bin {
     Bin {
         set,
         column: 0,

@@ -1,5 +1,6 @@
 //! The values of [`worth`](crate::pack::value::resource_values) for the lots of one packing.
 
+use crate::pack::compile::column_sets::SetId;
 use crate::pack::compile::profile::NO_CAP;
 use crate::pack::dense::intern::FixedMap;
 use crate::pack::dense::vector::{Vector, WIDTH};
@@ -154,7 +155,7 @@ impl Appraisal {
 struct Kinds {
     of: Vec<u8>,
     /// The set of each kind, and of kinds that were merged.
-    sets: Vec<u32>,
+    sets: Vec<SetId>,
     /// The smallest pods of each kind: what cannot hold any of these holds none of the kind.
     least: Vec<Vec<Vector>>,
     /// The kind that stands for all small ones, admitted everywhere.
@@ -177,7 +178,7 @@ impl Kinds {
 
     /// Lots that may use the same columns are of one kind.
     fn by_set(context: &Context<'_, '_>, left: &[u32]) -> Self {
-        let sets: Vec<(u32, usize)> = context.lots.iter().map(|lot| (lot.set, 0)).collect();
+        let sets: Vec<(SetId, usize)> = context.lots.iter().map(|lot| (lot.set, 0)).collect();
         Self::by_key(context, left, &sets)
     }
 
@@ -188,8 +189,8 @@ impl Kinds {
         bargains: &[(f64, u32)],
         grades: usize,
     ) -> Self {
-        let mut best: FixedMap<u32, Vec<u32>> = FixedMap::default();
-        let keys: Vec<(u32, usize)> = (0..context.lots.len())
+        let mut best: FixedMap<SetId, Vec<u32>> = FixedMap::default();
+        let keys: Vec<(SetId, usize)> = (0..context.lots.len())
             .map(|lot| {
                 let set = context.lots[lot].set;
                 let best = best.entry(set).or_insert_with(|| {
@@ -206,18 +207,18 @@ impl Kinds {
         Self::by_key(context, left, &keys)
     }
 
-    fn by_key(context: &Context<'_, '_>, left: &[u32], keys: &[(u32, usize)]) -> Self {
-        let mut sizes: FixedMap<(u32, usize), u64> = FixedMap::default();
+    fn by_key(context: &Context<'_, '_>, left: &[u32], keys: &[(SetId, usize)]) -> Self {
+        let mut sizes: FixedMap<(SetId, usize), u64> = FixedMap::default();
         for (key, left) in keys.iter().zip(left) {
             if *left > 0 {
                 *sizes.entry(*key).or_insert(0) += u64::from(*left);
             }
         }
-        let mut order: Vec<(u32, usize)> = sizes.keys().copied().collect();
+        let mut order: Vec<(SetId, usize)> = sizes.keys().copied().collect();
         order.sort_by_key(|key| (std::cmp::Reverse(sizes[key]), *key));
         let open = (order.len() > MAX_KINDS).then_some(MAX_KINDS - 1);
         let count = order.len().clamp(1, MAX_KINDS);
-        let positions: FixedMap<(u32, usize), usize> = order
+        let positions: FixedMap<(SetId, usize), usize> = order
             .iter()
             .enumerate()
             .map(|(position, key)| (*key, position.min(MAX_KINDS - 1)))
