@@ -1,7 +1,7 @@
 //! Which nodes to take away, and where their pods go.
 //!
 //! ```text
-//! Problem ─► what waits is settled ─► nodes that must or may go ─► forced: expired, empty, drifted
+//! Problem ─► pending pods placed ─►   nodes that must or may go ─► forced: expired, empty, drifted
 //!                                                             └─► to save money: the whole cluster at once
 //!        ─► Plan { removals, launches, placements, kept with a reason }
 //! ```
@@ -14,9 +14,9 @@ mod candidate;
 mod consolidate;
 mod explain;
 mod forced;
-mod market;
+mod pending;
+mod pool_offers;
 mod rebalance;
-mod settle;
 mod trial;
 mod worth;
 
@@ -24,26 +24,26 @@ use std::collections::BTreeMap;
 
 use self::budgets::{Budgets, PodBudgets};
 use self::candidate::Candidate;
-use self::settle::Settled;
+use self::pending::PendingPlaced;
 use self::trial::{Trial, Trials};
 use crate::money::Money;
 use crate::name::Name;
-use crate::pack::{Options, Readings};
+use crate::pack::{Options, Relaxations};
 use crate::plan::{Plan, Removal};
 use crate::problem::{DisruptionReason, Problem};
 
-/// Why each node that goes goes, by its index.
+/// Why each removed node is removed, by its index.
 type Causes = BTreeMap<u32, DisruptionReason>;
 
 /// The nodes to take away now, what to buy in their stead, and where their pods go.
 pub fn plan(problem: &Problem, options: &Options) -> Plan {
-    let settled = Settled::new(problem, options);
-    let problem = settled.problem();
-    let readings = Readings::of(problem);
-    let mut standings = candidate::standings(problem, &settled);
+    let pending_placed = PendingPlaced::new(problem, options);
+    let problem = pending_placed.problem();
+    let relaxations = Relaxations::of(problem);
+    let mut standings = candidate::standings(problem, &pending_placed);
     let mut budgets = Budgets::new(problem);
     let mut pods = PodBudgets::new(problem);
-    let mut trials = Trials::new(problem, &readings, options);
+    let mut trials = Trials::new(problem, &relaxations, options);
     let mut causes = Causes::new();
     let forced = forced::choose(
         &mut trials,
@@ -61,7 +61,7 @@ pub fn plan(problem: &Problem, options: &Options) -> Plan {
         forced,
     );
     let plan = render(problem, &standings, &causes, chosen);
-    settled.finish(plan)
+    pending_placed.finish(plan)
 }
 
 /// How many nodes of each pool may be away at once for each reason, as budgets say now.
@@ -69,7 +69,7 @@ pub fn allowed(problem: &Problem) -> Vec<(Name, DisruptionReason, u32)> {
     Budgets::new(problem).allowed()
 }
 
-/// The trial as a plan: who goes and why, who stays and why.
+/// The trial as a plan: which nodes are removed and which are kept, and why.
 fn render(problem: &Problem, standings: &[Candidate], causes: &Causes, trial: Trial) -> Plan {
     let shares = worth::shares(problem, &trial.plan);
     let told = rebalance::told(problem, &trial.plan);

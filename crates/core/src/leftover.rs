@@ -55,7 +55,7 @@ pub struct GpuType {
     pub name: Name,
     /// `amd64` or `arm64`.
     pub arch: Name,
-    /// Who makes the GPUs.
+    /// Manufacturer of the GPUs.
     pub manufacturer: Name,
     /// GPU devices that a pod can ask for.
     pub devices: u32,

@@ -126,7 +126,7 @@ fn allowed_for(
         let until = match &budget.schedule {
             None => None,
             Some(text) => {
-                // A schedule that nobody can read holds everything back.
+                // A schedule that cannot be read holds everything back.
                 let Ok(schedule) = Schedule::parse(text) else {
                     return Some((0, None));
                 };

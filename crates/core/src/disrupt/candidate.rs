@@ -5,8 +5,8 @@
 use jiff::Timestamp;
 
 use super::explain::Obstacle;
-use super::market::Markets;
-use super::settle::Settled;
+use super::pending::PendingPlaced;
+use super::pool_offers::OffersByPool;
 use crate::money::Money;
 use crate::problem::{ConsolidationPolicy, DisruptionReason, Node, NodePhase, Pod, Pool, Problem};
 
@@ -35,7 +35,7 @@ impl Standing {
 /// What the pods of a node would cost if it went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Elsewhere {
-    /// Nobody has asked.
+    /// Not asked yet.
     Unknown,
     /// So much an hour: their share of machines that would be bought, surcharges included.
     Cost(Money),
@@ -88,9 +88,9 @@ fn eviction_cost(pod: &Pod) -> f64 {
 }
 
 /// Every node of a pool, with what stands in its way.
-pub(super) fn standings(problem: &Problem, settled: &Settled<'_>) -> Vec<Candidate> {
+pub(super) fn standings(problem: &Problem, pending_placed: &PendingPlaced<'_>) -> Vec<Candidate> {
     let mut all = Vec::new();
-    let markets = Markets::new(problem);
+    let offers_by_pool = OffersByPool::new(problem);
     for (index, node) in problem.nodes.iter().enumerate() {
         let pool = node
             .pool
@@ -103,13 +103,14 @@ pub(super) fn standings(problem: &Problem, settled: &Settled<'_>) -> Vec<Candida
         let pods = moving.clone().map(|pod| pod.count).sum();
         let empty = moving.map(eviction_cost).all(|cost| cost <= 0.0);
         let costs = |pod: &Pod| eviction_cost(pod).max(0.0) * f64::from(pod.count);
-        let burden = 1.0 + settled.present(index).map(costs).sum::<f64>();
-        let protected = protection(node, settled.receives(index));
+        let burden = 1.0 + pending_placed.present(index).map(costs).sum::<f64>();
+        let protected = protection(node, pending_placed.receives(index));
         let terms = &problem.pools[pool];
         let standing = protected
             .clone()
             .or_else(|| {
-                hold(problem, terms, node, empty).filter(|_| empty || !markets.beat(pool, node))
+                hold(problem, terms, node, empty)
+                    .filter(|_| empty || !offers_by_pool.beat(pool, node))
             })
             .or_else(|| tied(problem, terms, node, empty))
             .unwrap_or(Standing::Free);

@@ -20,7 +20,7 @@ mod verify;
 
 /// Shares of the candidates that are tried, in thousandths.
 const SHARES: [usize; 9] = [1000, 900, 750, 600, 450, 300, 180, 80, 20];
-/// What moving a pod costs, in percent of what pods cost in the mean: for less than that nobody is disturbed.
+/// What moving a pod costs, in percent of what pods cost in the mean: for less than that no pod is disturbed.
 const MOVING: u32 = 2;
 /// Nodes that are put back to see whether fewer moves do as well.
 const MAX_RETURNS: usize = 6;
@@ -142,7 +142,7 @@ fn appraise(
     all
 }
 
-/// Those that all budgets let go together, the largest gain first; in order of price against what they are worth.
+/// Those that all budgets allow together, the largest gain first; in order of price against what they are worth.
 fn within_budgets(
     trials: &Trials<'_, '_>,
     candidates: &mut [Candidate],
@@ -311,7 +311,7 @@ impl Search<'_, '_, '_> {
         best.removed
     }
 
-    /// What the cluster costs at least, whoever goes.
+    /// What the cluster costs at least, whichever nodes are removed.
     fn least(&self) -> Money {
         self.all.total - self.all.plan.cost + self.all.plan.lower_bound
     }
@@ -469,7 +469,7 @@ impl Search<'_, '_, '_> {
             }
             if back.is_empty() {
                 verify::trim_alternatives(self.trials.problem, self.forced, &mut trial);
-                let poor = verify::without_choice(self.trials, self.forced, &trial);
+                let poor = verify::below_min_values(self.trials, self.forced, &trial);
                 back = because(poor, Obstacle::MinValues);
             }
             if back.is_empty() {

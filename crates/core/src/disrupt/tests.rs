@@ -382,8 +382,8 @@ fn a_pod_that_waits_for_others_to_come_is_planned_for_as_it_is_when_nodes_stay()
     spec.affinity = vec![beside("web")];
     late.spec = Arc::new(spec);
     problem.pods = vec![late, pod("first", 1000)];
-    let calm = crate::pack::solve(&problem, &Options::default());
-    assert!(calm.unplaced.is_empty());
+    let after_pending = crate::pack::solve(&problem, &Options::default());
+    assert!(after_pending.unplaced.is_empty());
     let plan = decide(&problem);
     assert!(plan.unplaced.is_empty(), "{:?}", plan.unplaced);
     assert_eq!(gone(&plan), [("expired", Expired)]);

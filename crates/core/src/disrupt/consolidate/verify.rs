@@ -228,13 +228,13 @@ fn spot_obstacle(
 /// Nodes whose pods go to machines that leave too little choice now that dear alternatives are left out.
 ///
 /// karpenter: pkg/controllers/disruption/consolidation.go, `RemoveInstanceTypeOptionsByPriceAndMinValues`
-pub(super) fn without_choice(
+pub(super) fn below_min_values(
     trials: &Trials<'_, '_>,
     forced: &Trial,
     trial: &Trial,
 ) -> BTreeSet<u32> {
     let launches = trial.plan.launches.iter();
-    let poor = launches.filter(|launch| !trials.replaceable(launch));
+    let poor = launches.filter(|launch| !trials.meets_min_values(launch));
     poor.flat_map(|launch| &launch.pods)
         .filter_map(|pod| match pod.home {
             Home::Node(node) => Some(node),
@@ -245,7 +245,7 @@ pub(super) fn without_choice(
 }
 
 /// Of each balanced pool for which a move does not save enough for the pods that it disturbs, half of the nodes. Every
-/// move is judged by itself, and each pool by its share of it: what is saved elsewhere makes nobody's move worth more.
+/// move is judged by itself, and each pool by its share of it: what is saved elsewhere makes no other move worth more.
 fn unbalanced(
     problem: &Problem,
     by_node: &BTreeMap<u32, &Candidate>,
