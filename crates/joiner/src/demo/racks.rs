@@ -1,4 +1,4 @@
-//! `joiner demo --story racks`: own racks first, spot for the burst. One cluster whose NodePools are on Proxmox VE, on
+//! `joiner demo --story racks`: own racks first, spot for the burst. One cluster whose `NodePools` are on Proxmox VE, on
 //! bare metal and on Rackspace Spot, all of them simulated behind their real APIs.
 
 mod bill;
