@@ -15,10 +15,10 @@ use crate::harness::tests;
 use crate::kt_install::{Fresh, repository};
 
 tests![
-    the_quick_start_of_the_readme_can_be_pasted,
-    the_mock_mode_of_the_readme_and_its_guide_can_be_pasted,
-    make_install_and_the_charts_go_together,
-    undeploy_keeps_crds_and_refuses_while_machines_are_left,
+    the_quick_start_of_the_readme_can_be_pasted: "compiled, and never run to its end yet",
+    the_mock_mode_of_the_readme_and_its_guide_can_be_pasted: "compiled, and never run to its end yet",
+    make_install_and_the_charts_go_together: "compiled, and never run to its end yet",
+    undeploy_keeps_crds_and_refuses_while_machines_are_left: "compiled, and never run to its end yet",
 ];
 
 /// The blocks of shell below a heading, up to the next one of its rank.
