@@ -12,20 +12,20 @@
 //!
 //! | module | what it does |
 //! | --- | --- |
-//! | [`dense`] | data structures that know nothing of Kubernetes: bit sets, resource vectors, interned ids |
-//! | [`compile`] | a problem as numbers, made once and solved often |
-//! | [`scenario`] | the question that is asked: which nodes go, which may receive, which pods wait |
-//! | [`assign`] | pods onto nodes that are there; a domain for every pod with rules about domains; lots for the rest |
-//! | [`packing`] | machines being filled with lots: the state that all of the following share |
-//! | [`value`] | linear programs: what pods and resources are worth |
-//! | [`fill`] | what goes into one machine: greedy, exact, beam |
-//! | [`strategy`] | ways to pack all lots from scratch |
-//! | [`improve`] | local search from a packing to a cheaper one |
-//! | [`bound`] | what every plan for the same pods costs at least |
-//! | [`output`] | from a packing to a plan: alternatives, order of binding, reasons |
-//! | [`search`] | assign, pack, compete, improve: one anytime search |
-//! | [`preferences`] | what preferences may cost: the search with all of them, with fewer, with none |
-//! | [`replan`] | pods left over are planned for again, as if the plan had been executed |
+//! | `dense` | data structures that know nothing of Kubernetes: bit sets, resource vectors, interned ids |
+//! | `compile` | a problem as numbers, made once and solved often |
+//! | `scenario` | the question that is asked: which nodes go, which may receive, which pods wait |
+//! | `assign` | pods onto nodes that are there; a domain for every pod with rules about domains; lots for the rest |
+//! | `packing` | machines being filled with lots: the state that all of the following share |
+//! | `value` | linear programs: what pods and resources are worth |
+//! | `fill` | what goes into one machine: greedy, exact, beam |
+//! | `strategy` | ways to pack all lots from scratch |
+//! | `improve` | local search from a packing to a cheaper one |
+//! | `bound` | what every plan for the same pods costs at least |
+//! | `output` | from a packing to a plan: alternatives, order of binding, reasons |
+//! | `search` | assign, pack, compete, improve: one anytime search |
+//! | `preferences` | what preferences may cost: the search with all of them, with fewer, with none |
+//! | `replan` | pods left over are planned for again, as if the plan had been executed |
 //!
 //! # Glossary
 //!
