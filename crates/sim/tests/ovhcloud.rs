@@ -534,7 +534,7 @@ async fn the_successor_of_a_lost_node_is_the_next_machines() {
 /// chooses.
 #[tokio::test(start_paused = true)]
 async fn a_lost_machine_that_is_told_to_go_takes_no_other_with_it() {
-    for wait in [0, 20, 65] {
+    for wait in [3, 20, 65] {
         let world = World::open(OvhCloudOptions::calm(1));
         let mut provider = world.provider();
         let orders: Vec<_> = (0..3).map(|uid| order(uid, "b3-8", ZONE, None)).collect();
@@ -722,7 +722,6 @@ async fn churn_of_two_hundred_machines_breaks_no_limit_and_leaves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-#[ignore = "a thousand machines take a while; the sample above runs always"]
 async fn churn_of_a_thousand_machines_breaks_no_limit_and_leaves_nothing() {
     churn(1000, 30, 2).await;
 }
