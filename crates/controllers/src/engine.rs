@@ -323,10 +323,7 @@ async fn report_classes(context: &Context) {
     }
     let records: Vec<_> = context.view.read().classes.iter().cloned().collect();
     let users = holds::users(context);
-    context
-        .classes
-        .report(&context.clients, &records, &users, context.now())
-        .await;
+    context.classes.report(context, &records, &users).await;
 }
 
 /// Says how it stands, and gets things going when everything is known.

@@ -31,6 +31,7 @@ mod lo;
 mod neighbours;
 mod ns;
 mod outage;
+mod ov;
 mod proxmox;
 mod readme;
 mod redfish;
@@ -46,6 +47,7 @@ fn main() {
     // The longest first.
     let tests = [
         outage::tests(),
+        ov::tests(),
         neighbours::tests(),
         kt::tests(),
         kt_install::tests(),

@@ -123,14 +123,19 @@ async fn look(context: &Context) {
     }
 }
 
-fn tell(context: &Context, kind: &ClassKind, record: &ClassRecord, said: &str) {
-    let about = ObjectRef {
+/// What a class is called in events.
+pub(super) fn about(kind: &ClassKind, record: &ClassRecord) -> ObjectRef {
+    ObjectRef {
         api_version: format!("{}/{}", kind.group, kind.version),
         kind: kind.kind.to_owned(),
         namespace: record.key.namespace.clone(),
         name: record.key.name.clone(),
         uid: record.uid.clone(),
-    };
+    }
+}
+
+fn tell(context: &Context, kind: &ClassKind, record: &ClassRecord, said: &str) {
+    let about = about(kind, record);
     let said = format!("The node class is being deleted: {said}");
     context
         .events
