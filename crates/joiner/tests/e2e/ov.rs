@@ -491,7 +491,7 @@ async fn ov_09_a_limit_on_pools_does_not_stop_scaling() {
     let mut options = OvhCloudOptions::calm(3).quick();
     options.max_pools = 10;
     let cluster = Cluster::start(options).await;
-    // Somebody else's pool counts as well, and stays.
+    // A pool of another owner counts as well, and stays.
     cluster.service.cloud.plant(
         &json!({"name": "theirs", "flavorName": "b3-8", "desiredNodes": 0,
         "availabilityZones": ["eu-west-par-a"],

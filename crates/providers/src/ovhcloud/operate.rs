@@ -298,7 +298,8 @@ impl Ovh {
         let Some(id) = fleet.aged(name, now, JUST_READ) else {
             return Ok(false);
         };
-        let nodes = self.client.pool_nodes(kube, &id).await?;
+        let nodes = self.client.pool_nodes(kube, &id).await;
+        let nodes = nodes.map_err(not_an_answer)?;
         fleet.take_nodes(name, nodes, now);
         self.bind(fleet, name).await?;
         Ok(true)
