@@ -301,3 +301,22 @@ where
     };
     Ok((template, u32::try_from(replicas.unwrap_or(1)).unwrap_or(0)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::edge::clock::SystemClock;
+    use crate::view::View;
+
+    #[test]
+    fn a_buffer_that_went_while_it_was_looked_up_keeps_no_room() {
+        let (view, _touched) = View::new(Arc::new(SystemClock));
+        let key = Key {
+            dialect: "karpenter",
+            namespace: "default".into(),
+            name: "gone".into(),
+        };
+        view.note_room(&key, Some((Arc::new(PodSpec::default()), 2)));
+        assert!(room(&view.read()).is_empty());
+    }
+}

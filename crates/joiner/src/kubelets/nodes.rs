@@ -48,7 +48,11 @@ impl Machine {
         });
         let byte = |shift: u32, mask: u32| (number >> shift & mask) as usize;
         let address = format!("10.{}.{}.{}", byte(16, 63), byte(8, 255), byte(0, 255));
-        let node = node_object(&spec, &address, now);
+        let mut node = node_object(&spec, &address, now);
+        // kwok goes by the phase: without it, it makes a node ready again of which somebody says that it is not.
+        if spec.annotations.contains_key(KWOK) && spec.ready_after.is_zero() {
+            node["status"]["phase"] = json!("Running");
+        }
         Machine {
             address,
             network: (64 + byte(8, 127), byte(0, 255)),
@@ -315,6 +319,19 @@ mod tests {
         assert_ne!(first.address, other.address);
         assert_ne!(second.pod_address(), second.pod_address());
     }
+    #[test]
+    fn a_node_that_is_left_to_kwok_has_been_ready_and_need_not_be_made_so() {
+        let mut spec = NodeSpec::named("pool-x1");
+        spec.ready_after = jiff::SignedDuration::ZERO;
+        let phase = |spec: &NodeSpec| {
+            let machine = Machine::new(spec.clone(), Timestamp::UNIX_EPOCH);
+            machine.node["status"]["phase"].clone()
+        };
+        assert_eq!(phase(&spec), Value::Null);
+        spec.annotations.insert(KWOK.to_owned(), "fake".to_owned());
+        assert_eq!(phase(&spec), "Running");
+    }
+
     #[test]
     fn what_is_said_of_a_node_stays_once_its_kubelet_has_stopped() {
         let mut machine = Machine::new(NodeSpec::named("pool-x1"), Timestamp::UNIX_EPOCH);
