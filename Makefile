@@ -5,8 +5,10 @@ KUBECTL    ?= kubectl
 ARGS       ?=
 IMG        ?= joiner:latest
 DOCKER     ?= docker
-# Which of config/ is deployed: an image that is called kubenodesmith goes where KubeNodeSmith's document has it.
-DEPLOY     ?= $(if $(findstring kubenodesmith,$(IMG)),kubenodesmith,default)
+# Which of config/ is deployed: an image that is called kubenodesmith or leftover goes where their documents have it.
+DEPLOY     ?= $(or $(findstring kubenodesmith,$(IMG)),$(findstring leftover,$(IMG)),default)
+# API groups that no other controller has.
+OUR_GROUPS := joiner\.dev|karpetrack\.io|kubenodesmith\.parawell\.cloud|gpu\.devplatforms\.io|karpenter\.ovhcloud\.sh
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 
 .DEFAULT_GOAL := help
@@ -14,7 +16,7 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 ##@ The two commands
 
 .PHONY: demo
-demo: ## Run the embedded cluster: nothing but a Rust toolchain is needed.
+demo: ## Run the embedded cluster: nothing but a Rust toolchain is needed. The first time it compiles for some minutes.
 	$(CARGO) run --package joiner -- demo $(ARGS)
 
 .PHONY: test
@@ -95,12 +97,19 @@ manifests: ## Write the CRDs to config/crd.
 generate: manifests ## Write everything that is generated.
 
 .PHONY: install
-install: ## Install the CRDs into the current cluster.
-	$(KUBECTL) apply --server-side --kustomize config/crd
+install: ## Install the CRDs into the current cluster; those that another controller brought stay as they are.
+	@for crd in config/crd/*_*.yaml; do \
+	  if said=$$($(KUBECTL) apply --server-side --filename $$crd 2>&1); then echo "$$said"; continue; fi; \
+	  case "$$said" in \
+	    *"conflict"*) echo "$$crd: installed by another controller, left as it is";; \
+	    *) echo "$$said" >&2; exit 1;; \
+	  esac; \
+	done
 
 .PHONY: uninstall
-uninstall: ## Remove the CRDs, and with them every object of theirs.
-	$(KUBECTL) delete --ignore-not-found --kustomize config/crd
+uninstall: no-machines ## Remove our CRDs and their objects; those of karpenter.sh and autoscaling.x-k8s.io stay, another may use them.
+	$(KUBECTL) get customresourcedefinitions --output name | grep --extended-regexp '\.($(OUR_GROUPS))$$' \
+	  | xargs --no-run-if-empty $(KUBECTL) delete --ignore-not-found
 
 .PHONY: run
 run: ## Run the controllers on the current cluster, from here: make run ARGS="--mock-mode".
@@ -111,8 +120,22 @@ deploy: ## Install everything, with the image IMG.
 	$(KUBECTL) kustomize config/$(DEPLOY) | sed 's|image: joiner:latest|image: $(IMG)|' | $(KUBECTL) apply --server-side --filename -
 
 .PHONY: undeploy
-undeploy: ## Remove everything, with every object of ours: delete the pools first, so that machines go too.
-	$(KUBECTL) delete --ignore-not-found --kustomize config/$(DEPLOY)
+undeploy: no-machines ## Remove what deploy installed, but no CRD; refuses while machines of ours are left.
+	$(KUBECTL) kustomize config/$(DEPLOY) \
+	  | awk 'BEGIN { RS = "---\n" } !/(^|\n)kind: CustomResourceDefinition\n/ { printf "---\n%s", $$0 }' \
+	  | $(KUBECTL) delete --ignore-not-found --filename -
+
+# Only Joiner takes its finalizers off, and only it gives machines back: while there are any, it must run.
+.PHONY: no-machines
+no-machines:
+	@left=$$(for kind in nodeclaims.karpenter.sh spotnodes.karpetrack.io nodesmithclaims.kubenodesmith.parawell.cloud; do \
+	  $(KUBECTL) get $$kind --all-namespaces --output jsonpath='{range .items[?(@.metadata.annotations.joiner\.dev/managed-by)]}{.kind}/{.metadata.name} {end}' 2>/dev/null; \
+	done); \
+	if [ -n "$$left" ]; then \
+	  echo "Joiner still has machines: $$left"; \
+	  echo "Delete their pools (NodePools, SpotNodePools, NodeSmithPools) while it runs, wait until they are gone, and try again."; \
+	  exit 1; \
+	fi
 
 ##@ Other
 

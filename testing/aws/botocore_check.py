@@ -44,6 +44,11 @@ scores = ec2.get_spot_placement_scores(
     SingleAvailabilityZone=True,
     RegionNames=["us-east-1"],
 )["SpotPlacementScores"]
+regions = ec2.get_spot_placement_scores(
+    InstanceTypes=["g5.xlarge", "g6.xlarge", "g4dn.xlarge"],
+    TargetCapacity=2,
+    RegionNames=["eu-central-1", "us-east-1"],
+)["SpotPlacementScores"]
 zones = ec2.describe_availability_zones()["AvailabilityZones"]
 subnets = ec2.describe_subnets(Filters=[{"Name": "tag:a", "Values": ["b"]}])["Subnets"]
 groups = ec2.describe_security_groups()["SecurityGroups"]
@@ -65,6 +70,7 @@ print(
             "prices": len(prices),
             "price": min(float(one["SpotPrice"]) for one in prices),
             "scores": [one["AvailabilityZoneId"] for one in scores],
+            "regions": {one["Region"]: [one["Score"], "AvailabilityZoneId" in one] for one in regions},
             "zones": {one["ZoneId"]: one["ZoneName"] for one in zones},
             "subnets": len(subnets),
             "groups": len(groups),

@@ -10,6 +10,7 @@
 //! in; its expectations are never touched.
 
 mod bench;
+mod cannot;
 mod files;
 mod queue;
 mod spec;
@@ -20,6 +21,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 
 pub use bench::Verdict;
+pub use cannot::cannot_pass;
 pub use spec::Spec;
 
 use queue::Queue;
@@ -39,12 +41,7 @@ pub struct Settings {
     pub logs: Option<PathBuf>,
 }
 
-/// Builds the suite, unless that was done.
-pub async fn build() -> Result<()> {
-    suite().await.map(|_| ())
-}
-
-/// Every spec of the suite, in the order in which the suite has them.
+/// Every spec of the suite, in the order in which the suite has them. Builds it, unless that was done.
 pub async fn list() -> Result<Vec<Spec>> {
     let program = suite().await?;
     tokio::task::spawn_blocking(move || spec::list(&program)).await?

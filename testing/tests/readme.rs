@@ -59,3 +59,67 @@ fn every_staging_module_has_the_release_of_kubernetes_itself() {
         );
     }
 }
+
+/// Blocks of shell in a page.
+fn shell_blocks(text: &str) -> Vec<Vec<&str>> {
+    let mut all = Vec::new();
+    let mut open: Option<Vec<&str>> = None;
+    for line in text.lines() {
+        match (&mut open, line.trim_end()) {
+            (None, "```sh") => open = Some(Vec::new()),
+            (Some(_), "```") => all.extend(open.take()),
+            (Some(block), line) => block.push(line),
+            (None, _) => {}
+        }
+    }
+    all
+}
+
+/// Whether a command goes on until somebody ends it.
+fn blocks(line: &str) -> bool {
+    let command = line.split(" #").next().unwrap_or_default().trim_end();
+    command.starts_with("make run")
+        || command.starts_with("make demo") && !command.contains("--once")
+        || command.starts_with("bin/controller")
+        || command.ends_with(" -w")
+        || command.ends_with(" --watch")
+        || command.contains(" logs ") && command.contains(" -f")
+}
+
+#[test]
+fn blocks_of_the_readme_and_the_guides_can_be_pasted_as_they_stand() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut pages = vec![
+        root.join("README.md"),
+        root.join("docs/reference/problem.md"),
+    ];
+    for entry in fs::read_dir(root.join("docs/guides")).unwrap() {
+        pages.push(entry.unwrap().path());
+    }
+    let mut seen = 0;
+    for page in pages {
+        let text = fs::read_to_string(&page).unwrap();
+        for block in shell_blocks(&text) {
+            seen += 1;
+            let commands: Vec<&str> = block
+                .iter()
+                .copied()
+                .filter(|line| !line.is_empty() && !line.starts_with('#'))
+                .collect();
+            for (position, line) in commands.iter().enumerate() {
+                let last = position + 1 == commands.len();
+                assert!(
+                    last || !blocks(line),
+                    "{}: what follows {line:?} is never reached",
+                    page.display()
+                );
+                assert!(
+                    !line.contains("kubectl create deployment"),
+                    "{}: {line:?} makes pods without requests, for which nothing is bought",
+                    page.display()
+                );
+            }
+        }
+    }
+    assert!(seen > 10, "{seen} blocks");
+}

@@ -4,5 +4,6 @@ mod leftovernodepool;
 mod validate;
 
 pub use leftovernodepool::{
-    CapacityType, LeftoverNodePool, LeftoverNodePoolSpec, LeftoverNodePoolStatus,
+    CapacityType, LeftoverNodePool, LeftoverNodePoolSpec, LeftoverNodePoolStatus, RegionPolicy,
+    RegionStatus,
 };

@@ -171,3 +171,19 @@ pub(crate) fn node_requirements(generator: &mut SchemaGenerator) -> Schema {
         ],
     })
 }
+
+/// The limit of a resource: a quantity that is not negative. A negative one allows nothing and is a slip.
+pub(crate) fn limit(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "anyOf": [{ "type": "integer" }, { "type": "string" }],
+        "minimum": 0,
+        "pattern": r"^\+?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$",
+        "x-kubernetes-int-or-string": true,
+    })
+}
+
+/// Limits by resource.
+pub(crate) fn limits(generator: &mut SchemaGenerator) -> Schema {
+    let one = limit(generator);
+    json_schema!({"type": "object", "additionalProperties": one})
+}

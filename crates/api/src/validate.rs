@@ -10,6 +10,7 @@ use std::fmt;
 use joiner_core::requirement::Requirement;
 
 use crate::scheduling::{NodeSelectorRequirement, Operator, Taint};
+use crate::text::Quantity;
 
 /// One field that is not as it must be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +51,18 @@ impl Check {
                 None
             }
         }
+    }
+
+    /// A limit: a quantity that is not negative.
+    pub(crate) fn limit(&mut self, field: &str, quantity: &Quantity) {
+        let negative = self
+            .read(field, quantity.milli())
+            .is_some_and(|amount| amount < 0);
+        self.that(!negative, field, || {
+            format!(
+                "{quantity} is negative and would allow nothing: write 0 or more, or leave it out"
+            )
+        });
     }
 
     /// Notes a problem unless `holds`.

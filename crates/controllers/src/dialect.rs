@@ -152,6 +152,11 @@ pub trait Dialect: Send + Sync {
         false
     }
 
+    /// Whether pools of this family say what their machines cost.
+    fn shows_cost(&self) -> bool {
+        self.keeps_prices()
+    }
+
     /// Whether a machine that failed says why in its conditions before its object is deleted.
     fn explains_failures(&self) -> bool {
         false

@@ -70,7 +70,14 @@ pub(crate) async fn run(context: Arc<Context>, changed: Arc<Notify>) {
             }
             () = tokio::time::sleep(PROGRESS) => {}
         }
-        if !context.may_act() || context.settings.mode == Mode::ObserveOnly {
+        if !context.may_act() {
+            continue;
+        }
+        if context.settings.mode == Mode::ObserveOnly {
+            if Instant::now() >= due {
+                observe(&context, &mut mind).await;
+                due = Instant::now() + context.settings.disruption_period;
+            }
             continue;
         }
         context.repeats.observe(&context.view.read(), context.now());
@@ -115,7 +122,7 @@ async fn expire(context: &Context) {
         world.machines.iter().filter(expired).cloned().collect()
     };
     for machine in old {
-        info!(machine = %machine.key, "too old");
+        info!(machine = %machine.key, "expired");
         delete(context, &machine, "expired").await;
     }
 }
@@ -207,6 +214,38 @@ async fn look(context: &Context, mind: &mut Mind) -> Option<Timestamp> {
     [next, begun].into_iter().flatten().min()
 }
 
+/// Names what would be removed and launched instead, if it has not been named yet.
+async fn observe(context: &Context, mind: &mut Mind) {
+    let (problem, machines) = snapshot(context, &mut mind.wave);
+    if machines.is_empty() || context.settings.paused {
+        return;
+    }
+    let Some((_, plan)) = decide(context, problem).await else {
+        return;
+    };
+    let gone = plan.removals.iter();
+    let mut said: Vec<String> = gone.map(|one| one.node.to_string()).collect();
+    said.sort();
+    if !context
+        .said
+        .removals
+        .news(said.len(), Some(&said.join(" ")))
+    {
+        return;
+    }
+    for removal in &plan.removals {
+        info!(node = %removal.node, reason = %removal.reason, "observe-only: would remove a node");
+    }
+    for launch in &plan.launches {
+        let launch = format!(
+            "pool {}: {}",
+            launch.pool,
+            crate::provision::sentence(launch)
+        );
+        info!(%launch, "observe-only: would launch a replacement");
+    }
+}
+
 /// Whether a decision still stands. If anything has changed while it was made, it is made again, and only what both
 /// decisions say counts.
 async fn validate(
@@ -240,10 +279,10 @@ async fn validate(
             .inc();
         let kept = again.kept.iter().find(|kept| kept.node == removal.node);
         let why = kept.map_or_else(
-            || "the cluster has changed meanwhile".to_owned(),
+            || "the cluster has changed since the decision".to_owned(),
             |kept| kept.reason.to_string(),
         );
-        info!(node = %removal.node, cause = %removal.cause, %why, "stays after a second look");
+        info!(node = %removal.node, cause = %removal.cause, %why, "disruption is cancelled after validation");
         let machine = machine(context, &machines, &removal.node);
         if let Some(machine) = machine {
             context.tell_machine(&machine, Severity::Normal, "ConsolidationRejected", &why);
@@ -275,18 +314,18 @@ pub(crate) async fn delete(
         return false;
     };
     if context.settings.mode == Mode::ObserveOnly {
-        info!(machine = %machine.key, reason, "would be taken away, but only observes");
+        info!(machine = %machine.key, reason, "observe-only: would remove the node");
         return false;
     }
     let manager = machine.annotations.get(MANAGED_BY);
     if manager.is_some_and(|name| *name != context.mark(machine).managed_by) {
-        warn!(machine = %machine.key, reason, "is managed by another Joiner: it is not deleted");
+        warn!(machine = %machine.key, reason, "managed by another Joiner: not deleted");
         return false;
     }
     match dialect.delete_machine(machine).await {
         Ok(()) | Err(WriteError::Gone(_)) => {}
         Err(error) => {
-            warn!(machine = %machine.key, %error, "could not be deleted");
+            warn!(machine = %machine.key, %error, "machine object could not be deleted");
             return false;
         }
     }
@@ -295,7 +334,7 @@ pub(crate) async fn delete(
         machine,
         Severity::Normal,
         "DisruptionTerminating",
-        &format!("Disrupting Node: {reason}"),
+        &format!("Node is being removed ({reason})"),
     );
     if dialect.announces_scaling() {
         let pool = machine.pool.as_ref();

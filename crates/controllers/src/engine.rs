@@ -95,7 +95,7 @@ fn judged(problem: &Problem, plan: Plan) -> Plan {
     if cfg!(debug_assertions) && bought.chain(placed).sum::<usize>() <= JUDGED {
         let violations = check(problem, &plan);
         for violation in &violations {
-            error!(%violation, "a plan breaks a rule");
+            error!(%violation, "plan violates a rule");
         }
         debug_assert!(
             violations.is_empty(),
@@ -140,6 +140,7 @@ impl Engine {
             health: crate::guards::health::Health::default(),
             pace: crate::guards::launch_rate::Pace::default(),
             past: crate::disrupt::Past::default(),
+            said: crate::said::Said::default(),
             repeats: crate::guards::repeats::Repeats::default(),
             learned: crate::market::observed::Learned::default(),
             served: crate::provision::Served::default(),
@@ -323,10 +324,7 @@ async fn report_classes(context: &Context) {
     }
     let records: Vec<_> = context.view.read().classes.iter().cloned().collect();
     let users = holds::users(context);
-    context
-        .classes
-        .report(&context.clients, &records, &users, context.now())
-        .await;
+    context.classes.report(context, &records, &users).await;
 }
 
 /// Says how it stands, and gets things going when everything is known.
@@ -351,7 +349,7 @@ async fn watchdog(context: Arc<Context>, batch: Arc<Batch>) {
             (false, None) => unsynced_since = Some(Instant::now()),
             (false, Some(since)) if since.elapsed() > Duration::from_secs(30) => {
                 let missing = context.view.read().missing().join(", ");
-                warn!(%missing, seconds = since.elapsed().as_secs(), "the view is not complete");
+                warn!(%missing, seconds = since.elapsed().as_secs(), "cluster state is not synced yet");
             }
             (false, Some(_)) => {}
         }
@@ -560,9 +558,9 @@ impl Dispatcher {
         let Some(one) = known else { return };
         warn!(
             kind = one.kind,
-            name = one.name,
-            message = one.message,
-            "an object cannot be read"
+            object = one.name,
+            because = one.message,
+            "object is malformed and cannot be read"
         );
         let (namespace, name) = one.name.split_once('/').unwrap_or(("", &one.name));
         let about = ObjectRef {

@@ -91,14 +91,20 @@ impl Cause {
     pub fn sentence(&self) -> String {
         match self {
             Cause::InsufficientCapacity(said) => {
-                format!("nothing of what was planned can be had: {said}")
+                format!("none of the planned instance types is available: {said}")
             }
-            Cause::LaunchTimeout(said) => format!("the cloud had no machine in time: {said}"),
-            Cause::LaunchFailed(said) => format!("the machine will never run: {said}"),
+            Cause::LaunchTimeout(said) => {
+                format!("the cloud did not provide the machine in time: {said}")
+            }
+            Cause::LaunchFailed(said) => {
+                format!("the cloud reports that the machine cannot run: {said}")
+            }
             Cause::RegistrationTimeout(said) => {
-                format!("the machine did not become a node in time: {said}")
+                format!("the machine did not join the cluster in time: {said}")
             }
-            Cause::GarbageCollected(said) => format!("the cloud no longer has the machine: {said}"),
+            Cause::GarbageCollected(said) => {
+                format!("the machine no longer exists at the cloud: {said}")
+            }
             Cause::NodeDeleted => "its node was deleted".to_owned(),
             Cause::NoClass(class) => format!("node class {class} does not exist"),
         }
@@ -179,6 +185,28 @@ pub enum Step {
     Delete(Cause),
     /// Take the finalizer off: there is nothing left.
     Release,
+}
+
+impl Step {
+    /// What is done, in words.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Step::Wait(_) => "wait",
+            Step::Choose => "choose what to launch",
+            Step::Metadata(_) => "write metadata of the machine object",
+            Step::Status(_) => "write status of the machine object",
+            Step::Launch(_) => "launch the machine",
+            Step::Find => "look for the machine at the cloud",
+            Step::Get(_) => "read the machine at the cloud",
+            Step::Terminate(_) => "terminate the machine",
+            Step::Node(_) => "write the node",
+            Step::DeleteNode { .. } => "delete the node",
+            Step::Evict { .. } => "evict pods",
+            Step::DeletePod { .. } => "delete a pod",
+            Step::Delete(_) => "delete the machine object",
+            Step::Release => "remove the finalizer of the machine object",
+        }
+    }
 }
 
 /// What is known, beside the machine object itself.

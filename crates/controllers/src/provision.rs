@@ -16,7 +16,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::stream;
 use joiner_core::name::Name;
-use joiner_core::plan::{Launch, Plan, PodRef};
+use joiner_core::plan::{Launch, Plan, PodRef, Reason};
 use joiner_core::problem::{Pod, Problem};
 use tokio::time::Instant;
 use tracing::{info, warn};
@@ -60,7 +60,10 @@ pub(crate) async fn run(context: Arc<Context>, batch: Arc<Batch>) {
         if round(&context, &mut known).await == Outcome::Unfinished {
             batch.again(AGAIN);
         }
-        if let Some(wait) = context.served.due(context.now()) {
+        let now = context.now();
+        // Pods are left to another controller's machine only for so long, and nothing happens when that is over.
+        let overdue = context.view.read().foreign_overdue(now);
+        for wait in [context.served.due(now), overdue].into_iter().flatten() {
             batch.again(wait);
         }
     }
@@ -121,6 +124,8 @@ async fn round(context: &Context, known: &mut LastDecision) -> Outcome {
         .any(|node| node.deleting && !node.pods.is_empty());
     if snapshot.problem.pods.is_empty() && !moving {
         context.metrics.unplaced(0);
+        crate::upkeep::buffers::judge(context, &snapshot.problem, &Plan::default()).await;
+        context.said.limits(BTreeMap::new());
         return if held { Outcome::Unfinished } else { statics };
     }
     let Snapshot {
@@ -142,11 +147,7 @@ async fn round(context: &Context, known: &mut LastDecision) -> Outcome {
     context.metrics.planned(started.elapsed());
     let selling = context.selling.write().await;
     let made = if context.settings.mode == Mode::ObserveOnly {
-        info!(
-            launches = plan.launches.len(),
-            cost = plan.cost.dollars(),
-            "would launch these, but only observes"
-        );
+        would_launch(context, &plan);
         BTreeMap::new()
     } else {
         launch(context, &problem, &plan.launches, "provisioned", None).await
@@ -204,7 +205,7 @@ fn hold_what_does_not_help(context: &Context, now: jiff::Timestamp) {
         let subject = crate::market::backoff::Subject::Pool(miss.pool.clone());
         let times = u32::try_from(times).unwrap_or(u32::MAX);
         let until = context.backoffs.hold(subject, &because, now, times);
-        warn!(pool = %miss.pool, %because, next_try = %until, "a pool does not help its pods");
+        warn!(pool = %miss.pool, %because, next_try = %until, "pool launches nothing for a while: its nodes did not help pending pods");
     }
 }
 
@@ -226,7 +227,7 @@ fn leave_out_repeats(context: &Context, snapshot: &mut Snapshot, now: jiff::Time
             snapshot.ignored.push((key.clone(), why));
         }
         if repeated.news {
-            warn!(pool = %repeated.pool, because = repeated.because, "the same is bought again and again");
+            warn!(pool = %repeated.pool, because = repeated.because, "the same machines are bought again and again");
             if let Some(pool) = world.pool(&repeated.pool) {
                 let because = &repeated.because;
                 context.tell_pool(pool, Severity::Warning, "RepeatedPurchases", because);
@@ -319,14 +320,25 @@ fn tell(
     reasons::unplaced(context, plan, pending);
     let unplaced: usize = plan.unplaced.iter().map(|one| one.pods.len()).sum();
     context.metrics.unplaced(unplaced);
-    if !made.is_empty() || unplaced > 0 {
+    let limits = plan.unplaced.iter().filter_map(|one| match &one.reason {
+        Reason::Limit { pool, limit } if limit.starts_with("limits.") => {
+            Some((pool.clone(), limit.clone()))
+        }
+        _ => None,
+    });
+    context.said.limits(limits.collect());
+    let reason = plan.unplaced.first().map(|one| one.reason.to_string());
+    // The same pods without a place for the same reason are no news.
+    let news = context.said.unplaced.news(unplaced, reason.as_deref());
+    if !made.is_empty() || news {
         info!(
             pods = problem.pods.iter().map(|pod: &Pod| pod.count).sum::<u32>(),
             machines = made.len(),
             unplaced,
+            reason,
             cost = plan.cost.dollars(),
             lower_bound = plan.lower_bound.dollars(),
-            "provisioned"
+            "planned for pending pods"
         );
     }
 }
@@ -362,15 +374,15 @@ pub(crate) async fn launch(
             let mut next = used.clone();
             next.add(&launch.capacity, launch.purchase.price);
             if let Some(limit) = next.exceeds(&pool.pool.limits) {
-                warn!(pool = %pool.id(), %limit, "not launched: the pool's limit is reached");
+                warn!(pool = %pool.id(), %limit, "not launched: pool has reached its limit");
                 continue;
             }
             let most = context.settings.launches_per_minute;
             if let Err(until) = context.pace.take(&world, pool.id(), most, context.now()) {
                 let message = format!(
-                    "asked for {most} machines within a minute, which is as many as it may: goes on at {until}"
+                    "{most} machines were requested within a minute, the most that is allowed; continues at {until}"
                 );
-                warn!(pool = %pool.id(), %message, "not launched");
+                warn!(pool = %pool.id(), because = message, "not launched");
                 context.tell_pool(pool, Severity::Warning, "LaunchesPaced", &message);
                 continue;
             }
@@ -388,8 +400,51 @@ pub(crate) async fn launch(
         .filter_map(|(position, machine)| async move { machine.map(|machine| (position, machine)) })
         .collect()
         .await;
+    for (position, machine) in &written {
+        explain(context, &launches[*position], machine);
+    }
     announce(context, written.values());
     written
+}
+
+/// Says on a machine why it is bought: what for, at what price, and what the next best would have cost.
+fn explain(context: &Context, launch: &Launch, machine: &MachineRecord) {
+    context.tell_machine(machine, Severity::Normal, "Launching", &sentence(launch));
+}
+
+/// What is bought and why.
+pub(crate) fn sentence(launch: &Launch) -> String {
+    let purchase = &launch.purchase;
+    let s = if launch.pods.len() == 1 { "" } else { "s" };
+    format!(
+        "{} as {} in zone {} at {} an hour for {} pod{s}: {}",
+        purchase.instance_type,
+        purchase.capacity_type,
+        purchase.zone,
+        purchase.price,
+        launch.pods.len(),
+        launch.reason
+    )
+}
+
+/// Names what would be launched, if it has not been named yet.
+fn would_launch(context: &Context, plan: &Plan) {
+    let mut said: Vec<String> = plan
+        .launches
+        .iter()
+        .map(|launch| format!("pool {}: {}", launch.pool, sentence(launch)))
+        .collect();
+    said.sort();
+    if !context
+        .said
+        .launches
+        .news(said.len(), Some(&said.join("\n")))
+    {
+        return;
+    }
+    for launch in said {
+        info!(%launch, "observe-only: would launch a node");
+    }
 }
 
 /// Says on each pool what was asked for, where users of its family look for that.
@@ -407,7 +462,8 @@ fn announce<'m>(context: &Context, machines: impl Iterator<Item = &'m MachineRec
         let Some(pool) = context.view.read().pool(pool).cloned() else {
             continue;
         };
-        let said = format!("Asked for {} machines: {}", names.len(), names.join(", "));
+        let s = if names.len() == 1 { "" } else { "s" };
+        let said = format!("Requested {} machine{s}: {}", names.len(), names.join(", "));
         context.tell_pool(&pool, Severity::Normal, "ScaledUp", &said);
     }
 }
@@ -491,12 +547,12 @@ async fn write(
                 tokio::time::sleep(ASK_AGAIN).await;
             }
             Err(error) => {
-                warn!(pool = %machine.pool.id(), %error, "a machine object was not written");
+                warn!(pool = %machine.pool.id(), %error, "machine object could not be created");
                 return None;
             }
         }
     }
-    warn!(pool = %machine.pool.id(), machine = %name, "whether a machine object was written is not known");
+    warn!(pool = %machine.pool.id(), machine = %name, "machine object may or may not have been created");
     None
 }
 
@@ -509,7 +565,7 @@ fn asked_for(context: &Context, pool: &PoolRecord, record: &MachineRecord, reaso
         zone = offer.map(|one| &*one.zone),
         price = offer.map(|one| one.price.dollars()),
         reason,
-        "machine asked for"
+        "created nodeclaim"
     );
     context.metrics.machine_created(pool.id(), reason);
     context.view.note_machine(record.clone());

@@ -166,14 +166,14 @@ impl View {
         self.write(|world, now| world.take_node(Event::Changed(node), "", now));
     }
 
-    /// Takes in what a buffer keeps room for.
+    /// Takes in what a buffer keeps room for. One that went while that was looked up keeps none.
     pub fn note_room(&self, buffer: &Key, room: Option<(Arc<PodSpec>, u32)>) {
         self.write(|world, _| {
             let before = match room {
-                Some(room) => {
+                Some(room) if world.buffers.get(buffer).is_some() => {
                     world.rooms.insert(buffer.clone(), room.clone()).as_ref() == Some(&room)
                 }
-                None => world.rooms.remove(buffer).is_none(),
+                _ => world.rooms.remove(buffer).is_none(),
             };
             if before {
                 Vec::new()

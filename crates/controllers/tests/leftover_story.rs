@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use joiner_core::leftover::{
-    Capacity, Choice, Held, InUse, Memory, Policy, Ranking, Wanted, decide, rank, select,
+    Capacity, Choice, Held, InUse, Memory, Policy, Ranking, Wanted, compare_regions, decide, rank,
+    select,
 };
 use joiner_core::name::Name;
 use joiner_embedded::clock::Clock;
@@ -72,9 +73,7 @@ impl Nodes {
     }
 }
 
-#[tokio::test(start_paused = true)]
-#[expect(clippy::too_many_lines, reason = "one story")]
-async fn a_week_of_prices_changes_little_and_costs_little_more_than_hindsight() {
+fn market() -> (Ec2Cloud, Aws, Clock) {
     let options = Ec2CloudOptions {
         moving: true,
         ..Ec2CloudOptions::calm(7)
@@ -93,7 +92,11 @@ async fn a_week_of_prices_changes_little_and_costs_little_more_than_hindsight() 
         credentials,
         Arc::new(move || now.now()),
     );
-    let wanted = Wanted {
+    (cloud, aws, clock)
+}
+
+fn wanted() -> Wanted {
+    Wanted {
         families: ["g5", "g6", "p5"].map(Name::from).to_vec(),
         min_gpus: 1,
         max_types: 5,
@@ -101,7 +104,14 @@ async fn a_week_of_prices_changes_little_and_costs_little_more_than_hindsight() 
         min_score: 5,
         capacity: Capacity::Spot,
         fallback: true,
-    };
+    }
+}
+
+#[tokio::test(start_paused = true)]
+#[expect(clippy::too_many_lines, reason = "one story")]
+async fn a_week_of_prices_changes_little_and_costs_little_more_than_hindsight() {
+    let (cloud, aws, clock) = market();
+    let wanted = wanted();
     let (mut ours, mut naive) = (Nodes::new(), Nodes::new());
     let (mut held, mut memory): (Option<Held>, Memory) = (None, Memory::default());
     let (mut our_changes, mut naive_changes) = (0, 0);
@@ -161,5 +171,56 @@ async fn a_week_of_prices_changes_little_and_costs_little_more_than_hindsight() 
         "{our_changes} {naive_changes}"
     );
     assert!(our_price < least * 1.35, "{our_price} {least}");
+    assert_eq!(aws.score_configurations(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_week_of_prices_in_three_regions_moves_the_recommendation_seldom() {
+    let (cloud, aws, _) = market();
+    let wanted = wanted();
+    let policy = Policy::default();
+    let regions: BTreeSet<String> = ["eu-central-1", "us-east-1", "us-west-2"]
+        .map(str::to_owned)
+        .into();
+    let home = "us-east-1";
+    let (mut held, mut behind): (Option<Name>, u32) = (None, 0);
+    let (mut moves, mut naive_moves, mut closed) = (0, 0, 0);
+    let mut naive_last = None;
+    let (mut paid, mut least, mut at_home) = (0.0, 0.0, 0.0);
+    for _ in 0..LOOKS {
+        let markets = aws.compare(home, &regions, &wanted, 2).await;
+        let seen = compare_regions(&markets, &wanted, home, held.as_deref(), &policy, behind);
+        behind = seen.behind;
+        closed += usize::from(seen.better.is_some());
+        let price = |name: &str| {
+            let quote = seen.quotes.iter().find(|one| &*one.region == name);
+            let best = quote.and_then(|one| one.best.as_ref());
+            best.map_or(0.0, |one| one.per_gpu.money().dollars())
+        };
+        moves += usize::from(held.is_some() && seen.recommended != held);
+        held.clone_from(&seen.recommended);
+        paid += held.as_deref().map_or(0.0, price);
+        let best = seen.quotes.first().filter(|one| one.is_viable());
+        let best = best.map(|one| one.region.clone());
+        naive_moves += usize::from(naive_last.is_some() && best != naive_last);
+        least += best.as_deref().map_or(0.0, price);
+        at_home += price(home);
+        naive_last = best;
+        tokio::time::sleep(Duration::from_mins(7)).await;
+    }
+    let looks = LOOKS as f64;
+    let requests = cloud.count("GetSpotPlacementScores") as f64 / 7.0;
+    println!(
+        "three regions: recommendation moved {moves} times against {naive_moves}; price per GPU-hour {:.4}, hindsight {:.4}, \
+         without other regions {:.4}; closed in {home} for {closed} of {LOOKS} looks; placement score requests per day \
+         {requests:.0} in {} configuration(s)",
+        paid / looks,
+        least / looks,
+        at_home / looks,
+        aws.score_configurations()
+    );
+    assert!(moves < naive_moves, "{moves} {naive_moves}");
+    assert!(paid < least * 1.12, "{paid} {least}");
+    assert!(paid < at_home, "{paid} {at_home}");
     assert_eq!(aws.score_configurations(), 1);
 }

@@ -13,9 +13,13 @@ use joiner_controllers::dialect::{ClassFactory, ClassKind, ClassSite, Dialect};
 use joiner_controllers::dialects::karpenter::Karpenter;
 use joiner_controllers::edge::clients::Clients;
 use joiner_controllers::record::ClassRecord;
-use joiner_core::problem::Catalog;
+use joiner_core::money::Money;
+use joiner_core::name::Labels;
+use joiner_core::plan::Purchase;
+use joiner_core::problem::{CapacityType, Catalog};
+use joiner_core::resources::Resources;
 use joiner_embedded::api::DeleteOptions;
-use joiner_providers::{LaunchRequest, Machine, MachineId, Notice, Provider, ProviderError};
+use joiner_providers::{LaunchRequest, Machine, MachineId, Notice, Provider, ProviderError, Uid};
 use joiner_sim::clouds::sim::{SimCloud, SimCloudOptions, built_in};
 use serde_json::{Value, json};
 use world::{SIM, World, is_true, pass};
@@ -58,7 +62,6 @@ fn ec2_node(world: &World, claim: &Value) -> Arc<Value> {
 }
 
 #[tokio::test(start_paused = true)]
-#[ignore = "open: nothing is touched, but pods of the own pool do not come to run within half an hour"]
 async fn objects_of_a_class_that_is_not_served_are_never_touched() {
     let world = World::start().await;
     world.pool("own", |_| ());
@@ -242,6 +245,84 @@ async fn a_class_in_use_says_who_uses_it_and_goes_with_its_last_machine() {
                 && world.claims().is_empty()
                 && world.nodes() == 0
                 && world.api().get(CLASSES, "", "sim").is_err()
+        })
+        .await;
+    world.stop().await;
+}
+
+/// A machine that no object asks for, as another's mistake or a lost object leaves it.
+async fn orphan(world: &World, uid: &str) {
+    let request = LaunchRequest {
+        uid: Uid(uid.into()),
+        name: uid.into(),
+        purchase: Purchase {
+            catalog: "sim".into(),
+            instance_type: "m-1x-amd64".into(),
+            zone: "sim-a".into(),
+            capacity_type: CapacityType::OnDemand,
+            reservation: None,
+            host: None,
+            price: Money::ZERO,
+        },
+        capacity: Resources::new(),
+        labels: Labels::new(),
+        taints: Vec::new(),
+        startup_taints: Vec::new(),
+        max_price: None,
+    };
+    world.cloud.launch(&request).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_machine_without_an_object_goes_and_many_at_once_are_left_alone() {
+    let world = World::start().await;
+    world.pool("own", |_| ());
+    world.deployment("web", 2, "500m", |_| ());
+    world
+        .until("all pods run", |world| world.running("web") == 2)
+        .await;
+    let own = world.cloud.machines().len();
+    orphan(&world, "one").await;
+    world
+        .until("it is gone", |world| world.cloud.machines().len() == own)
+        .await;
+    // If so much looks like garbage, it is the look that is wrong.
+    for uid in ["two", "three", "four"] {
+        orphan(&world, uid).await;
+    }
+    pass(1800).await;
+    assert_eq!(world.cloud.machines().len(), own + 3);
+    assert_eq!(world.running("web"), 2);
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_its_budget_holds_back_has_a_node_to_go_to_before_its_machine_is_taken() {
+    let world = World::start().await;
+    world.pool("own", |_| ());
+    world.deployment("web", 2, "500m", |_| ());
+    let budget = json!({"metadata": {"name": "web", "namespace": "default"},
+        "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "web"}}}});
+    let api = world.api();
+    api.create("poddisruptionbudgets.policy", "default", budget)
+        .unwrap();
+    world
+        .until("all pods run", |world| world.running("web") == 2)
+        .await;
+    let taken = world.cloud.machines().remove(0);
+    world.cloud.interrupt(&taken.id);
+    let another = |world: &World| {
+        let claims = world.claims();
+        let used = claims.iter().filter(|one| is_true(one, "Initialized"));
+        used.count() == 2
+    };
+    let (limit, mut another) = (Duration::from_secs(110), another);
+    world.within(limit, "another is in use", &mut another).await;
+    let machines = world.cloud.machines();
+    assert!(machines.iter().any(|one| one.id == taken.id), "it lives");
+    world
+        .until("its pods run on the other", |world| {
+            world.running("web") == 2 && world.claims().len() == 1
         })
         .await;
     world.stop().await;

@@ -59,6 +59,77 @@ async fn look_alike_nodes_follow_the_first_that_was_replaced() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn empty_nodes_that_drifted_go_together() {
+    let world = World::start().await;
+    world.pool("default", |pool| {
+        pool["spec"]["disruption"]["consolidateAfter"] = json!("Never");
+    });
+    world.deployment("web", 5, "500m", apart);
+    world
+        .until("all pods run", |world| world.running("web") == 5)
+        .await;
+    world.scale("web", 0);
+    world
+        .until("the nodes are empty", |world| world.running("web") == 0)
+        .await;
+    drift(&world, "default");
+    world
+        .within(
+            Duration::from_mins(2),
+            "all of them are leaving",
+            &mut |world: &World| {
+                let claims = world.claims();
+                claims.len() == 5
+                    && claims
+                        .iter()
+                        .all(|one| !one["metadata"]["deletionTimestamp"].is_null())
+            },
+        )
+        .await;
+    world.stop().await;
+}
+
+/// How many events with this reason there are.
+fn told(world: &World, reason: &str) -> usize {
+    let events = world.api().list("events");
+    events.iter().filter(|one| one["reason"] == reason).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replacement_that_never_comes_into_use_is_not_bought_again_at_once() {
+    let world = World::start().await;
+    world.pool("default", |_| ());
+    world.deployment("web", 1, "500m", |_| ());
+    world
+        .until("the pod runs", |world| world.running("web") == 1)
+        .await;
+    let api = world.api();
+    let mut pool = (*api.get(POOLS, "", "default").unwrap()).clone();
+    // Nothing here takes this taint off.
+    pool["spec"]["template"]["spec"]["startupTaints"] =
+        json!([{"key": "someone/else", "effect": "NoSchedule"}]);
+    api.update(POOLS, pool).unwrap();
+    drift(&world, "default");
+    let (mut known, mut undone) = (0, Vec::new());
+    for second in 0..7200 {
+        pass(1).await;
+        if told(&world, "DisruptionUndone") > undone.len() {
+            undone.push(second);
+        }
+        let bought = world.claims().iter().filter(|one| changed(one)).count();
+        if bought > known
+            && let Some(last) = undone.last()
+        {
+            assert!(second - last >= 240, "bought at {second}, undone at {last}");
+        }
+        known = bought;
+    }
+    assert!((1..=4).contains(&undone.len()), "undone at {undone:?}");
+    assert_eq!(world.running("web"), 1, "the pod stays where it is");
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_static_pool_that_changed_never_falls_below_its_size_nor_exceeds_its_limit() {
     let world = World::start().await;
     world.pool("fixed", |pool| {

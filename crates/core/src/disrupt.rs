@@ -1,7 +1,7 @@
 //! Which nodes to take away, and where their pods go.
 //!
 //! ```text
-//! Problem ─► what waits is settled ─► nodes that must or may go ─► forced: expired, empty, drifted
+//! Problem ─► pending pods placed ─►   nodes that must or may go ─► forced: expired, empty, drifted
 //!                                                             └─► to save money: the whole cluster at once
 //!        ─► Plan { removals, launches, placements, kept with a reason }
 //! ```
@@ -12,37 +12,44 @@
 mod budgets;
 mod candidate;
 mod consolidate;
+mod explain;
 mod forced;
-mod market;
+mod pending;
+mod pool_offers;
 mod rebalance;
-mod settle;
 mod trial;
 mod worth;
 
 use std::collections::BTreeMap;
 
 use self::budgets::{Budgets, PodBudgets};
-use self::candidate::{Candidate, Elsewhere, Standing};
-use self::settle::Settled;
+use self::candidate::Candidate;
+use self::pending::PendingPlaced;
 use self::trial::{Trial, Trials};
 use crate::money::Money;
 use crate::name::Name;
+<<<<<<< HEAD
 use crate::pack::{Options, Readings};
 use crate::plan::{Code, Kept, Plan, Reason, Removal};
 use crate::problem::{ConsolidationPolicy, DisruptionReason, Pool, Problem};
+=======
+use crate::pack::{Options, Relaxations};
+use crate::plan::{Plan, Removal};
+use crate::problem::{DisruptionReason, Problem};
+>>>>>>> main
 
-/// Why each node that goes goes, by its index.
+/// Why each removed node is removed, by its index.
 type Causes = BTreeMap<u32, DisruptionReason>;
 
 /// The nodes to take away now, what to buy in their stead, and where their pods go.
 pub fn plan(problem: &Problem, options: &Options) -> Plan {
-    let settled = Settled::new(problem, options);
-    let problem = settled.problem();
-    let readings = Readings::of(problem);
-    let mut standings = candidate::standings(problem, &settled);
+    let pending_placed = PendingPlaced::new(problem, options);
+    let problem = pending_placed.problem();
+    let relaxations = Relaxations::of(problem);
+    let mut standings = candidate::standings(problem, &pending_placed);
     let mut budgets = Budgets::new(problem);
     let mut pods = PodBudgets::new(problem);
-    let mut trials = Trials::new(problem, &readings, options);
+    let mut trials = Trials::new(problem, &relaxations, options);
     let mut causes = Causes::new();
     let forced = forced::choose(
         &mut trials,
@@ -60,7 +67,7 @@ pub fn plan(problem: &Problem, options: &Options) -> Plan {
         forced,
     );
     let plan = render(problem, &standings, &causes, chosen);
-    settled.finish(plan)
+    pending_placed.finish(plan)
 }
 
 /// How many nodes of each pool may be away at once for each reason, as budgets say now.
@@ -68,7 +75,7 @@ pub fn allowed(problem: &Problem) -> Vec<(Name, DisruptionReason, u32)> {
     Budgets::new(problem).allowed()
 }
 
-/// The trial as a plan: who goes and why, who stays and why.
+/// The trial as a plan: which nodes are removed and which are kept, and why.
 fn render(problem: &Problem, standings: &[Candidate], causes: &Causes, trial: Trial) -> Plan {
     let shares = worth::shares(problem, &trial.plan);
     let told = rebalance::told(problem, &trial.plan);
@@ -77,30 +84,10 @@ fn render(problem: &Problem, standings: &[Candidate], causes: &Causes, trial: Tr
         let node = &problem.nodes[candidate.node as usize];
         let price = node.price.unwrap_or_default() + problem.settings.node_surcharge;
         let after: Money = shares.get(&candidate.node).copied().unwrap_or_default();
-        if let Some(cause) = causes.get(&candidate.node) {
-            let detail = match cause {
-                DisruptionReason::Drifted => node.drifted.clone().unwrap_or_default(),
-                DisruptionReason::Expired => "it is older than its pool allows".to_owned(),
-                DisruptionReason::Empty => "no pod needs it".to_owned(),
-                DisruptionReason::Underutilized => {
-                    let moved = format!("its {} pods run elsewhere", candidate.pods);
-                    match told.get(&candidate.node) {
-                        Some(told) => format!("{told}; {moved}"),
-                        None => moved,
-                    }
-                }
-            };
-            plan.removals.push(Removal {
-                node: node.name.clone(),
-                cause: *cause,
-                reason: Reason::Disrupted {
-                    cause: *cause,
-                    before: price,
-                    after,
-                    detail,
-                },
-            });
+        let Some(cause) = causes.get(&candidate.node) else {
+            plan.kept.push(explain::kept(problem, candidate));
             continue;
+<<<<<<< HEAD
         }
         let (code, because, until) = match &candidate.standing {
             Standing::Free => {
@@ -114,13 +101,21 @@ fn render(problem: &Problem, standings: &[Candidate], causes: &Causes, trial: Tr
                 because,
                 until,
             } => (*code, because.clone(), *until),
+=======
+>>>>>>> main
         };
-        plan.kept.push(Kept {
+        let told = told.get(&candidate.node);
+        plan.removals.push(Removal {
             node: node.name.clone(),
+<<<<<<< HEAD
             reason: Reason::Kept { because },
             code,
             until,
             eligible: candidate.eligible,
+=======
+            cause: *cause,
+            reason: explain::removal(node, *cause, candidate.pods, (price, after), told),
+>>>>>>> main
         });
     }
     plan

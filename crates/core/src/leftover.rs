@@ -3,10 +3,12 @@
 //!
 //! ```text
 //!   Market + Wanted ──rank──► Ranking ──select──► Choice ──hold──► Decision (what to offer, and why it changed or not)
+//!   several regions ──rank each──► compare_regions ──► Comparison (which region is the best, and for how long)
 //! ```
 
 mod hold;
 mod rank;
+mod regions;
 mod select;
 #[cfg(test)]
 mod tests;
@@ -21,6 +23,7 @@ use crate::name::Name;
 
 pub use hold::{Change, Decision, Fallback, Held, InUse, Memory, Policy, decide};
 pub use rank::{Ranked, Ranking, Refusal, Verdict, rank};
+pub use regions::{Comparison, RegionMarket, RegionQuote, RegionVerdict, compare_regions};
 pub use select::{Choice, select};
 
 /// How instances are paid for.
@@ -52,7 +55,7 @@ pub struct GpuType {
     pub name: Name,
     /// `amd64` or `arm64`.
     pub arch: Name,
-    /// Who makes the GPUs.
+    /// Manufacturer of the GPUs.
     pub manufacturer: Name,
     /// GPU devices that a pod can ask for.
     pub devices: u32,

@@ -1,5 +1,5 @@
 //! Money as integers, so that sums do not depend on the order of addition. Sums stop at the largest amount there is:
-//! prices that nobody means to pay must not make a plan look cheap.
+//! prices that no user means to pay must not make a plan look cheap.
 
 use std::fmt;
 use std::iter::Sum;

@@ -117,6 +117,37 @@ impl Resources {
     }
 }
 
+const GIB: f64 = (1_u64 << 30) as f64;
+const MIB: f64 = (1_u64 << 20) as f64;
+
+/// An amount as people write it: `95.92 CPU`, `64Gi memory`, `9 nvidia.com/gpu`. At most two decimals.
+#[expect(clippy::cast_precision_loss, reason = "two decimals are shown")]
+pub fn described(name: &str, amount: i64) -> String {
+    match name {
+        CPU => format!("{} CPU", decimal(amount as f64 / 1000.0)),
+        _ => format!("{} {name}", figure(name, amount)),
+    }
+}
+
+/// The same without the name of the resource.
+#[expect(clippy::cast_precision_loss, reason = "two decimals are shown")]
+pub fn figure(name: &str, amount: i64) -> String {
+    let bytes = matches!(name, MEMORY | EPHEMERAL_STORAGE) || name.starts_with("hugepages-");
+    let value = amount as f64;
+    match name {
+        CPU => decimal(value / 1000.0),
+        _ if bytes && value.abs() >= GIB => format!("{}Gi", decimal(value / GIB)),
+        _ if bytes && value.abs() >= MIB => format!("{}Mi", decimal(value / MIB)),
+        _ => amount.to_string(),
+    }
+}
+
+/// At most two decimals, and none that are nothing.
+fn decimal(value: f64) -> String {
+    let text = format!("{value:.2}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
 impl FromIterator<(Name, i64)> for Resources {
     fn from_iter<I: IntoIterator<Item = (Name, i64)>>(amounts: I) -> Self {
         let amounts = amounts.into_iter();
@@ -171,6 +202,21 @@ mod tests {
         let text = serde_json::to_string(&amounts).expect("plain numbers");
         assert_eq!(text, r#"{"cpu":2,"memory":3}"#);
         assert_eq!(serde_json::from_str::<Resources>(&text).ok(), Some(amounts));
+    }
+
+    #[test]
+    fn amounts_are_described_as_people_write_them() {
+        for (name, amount, text) in [
+            (CPU, 95_920, "95.92 CPU"),
+            (CPU, 500_000, "500 CPU"),
+            (MEMORY, 64 << 30, "64Gi memory"),
+            (MEMORY, 1_610_612_736, "1.5Gi memory"),
+            (MEMORY, 268_435_456, "256Mi memory"),
+            (NVIDIA_GPU, 9, "9 nvidia.com/gpu"),
+            (MEMORY, 100, "100 memory"),
+        ] {
+            assert_eq!(described(name, amount), text);
+        }
     }
 
     #[test]

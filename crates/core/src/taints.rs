@@ -68,7 +68,7 @@ pub enum TolerationOperator {
     Lt,
 }
 
-/// What a pod puts up with.
+/// A taint that a pod tolerates.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Toleration {
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_taint_nobody_covers_is_named() {
+    fn the_first_taint_that_no_toleration_covers_is_named() {
         let taints = [
             taint("a", Effect::NoSchedule),
             taint("b", Effect::NoExecute),

@@ -292,12 +292,12 @@ fn a_bound_knows_how_many_pods_a_spread_sends_to_dear_domains() {
 }
 
 #[test]
-fn flocks_that_stay_together_share_machines_with_others() {
+fn self_affinity_groups_share_machines_with_others() {
     let mut pods = Vec::new();
     for (app, (cpu, memory)) in sizes(5, 40).into_iter().enumerate() {
         let labels = json!({"app": format!("app-{app}")});
         pods.push(json!({
-            "name": format!("flock-{app}"), "count": 3, "cpuMilli": cpu, "memoryMiB": memory, "labels": labels,
+            "name": format!("together-{app}"), "count": 3, "cpuMilli": cpu, "memoryMiB": memory, "labels": labels,
             "podAffinity": [{"topologyKey": "kubernetes.io/hostname", "matchLabels": labels}],
         }));
     }

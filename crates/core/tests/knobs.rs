@@ -81,7 +81,7 @@ fn where_a_share_leaves_nothing_to_buy_the_reason_names_it() {
     let plan = solved(&problem);
     assert_eq!(plan.launches.len(), 1);
     let said = plan.unplaced[0].reason.to_string();
-    assert!(said.contains("spotShare of c2 in a"), "{said}");
+    assert!(said.contains("spotShare of c2 in zone a"), "{said}");
 }
 
 #[test]

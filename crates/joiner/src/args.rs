@@ -22,8 +22,12 @@ use clap::{Parser, Subcommand};
 pub(crate) use aws::AwsArgs;
 pub(crate) use consolidate::ConsolidateArgs;
 pub(crate) use crds::CrdsArgs;
+<<<<<<< HEAD
 pub(crate) use demo::DemoArgs;
 pub(crate) use look::{AskArgs, BaseArgs, SavingsArgs, TopArgs, What, WhatIfArgs, WhyArgs};
+=======
+pub(crate) use demo::{DemoArgs, StoryArg};
+>>>>>>> main
 pub(crate) use ovhcloud::OvhArgs;
 pub(crate) use plan::{Format, PlanArgs, SolverArgs};
 pub(crate) use prices::{PriceFormat, PriceSource, PricesArgs};
@@ -61,7 +65,7 @@ pub(crate) enum Command {
     Prices(PricesArgs),
     /// Show what would be rendered from an object, without a cluster.
     Render(RenderArgs),
-    /// Run whole worlds in virtual time, with faults, and check that nothing goes wrong that must not.
+    /// Simulate whole clusters in virtual time, with faults, and audit every change.
     Simulate(SimulateArgs),
     /// Say why a pod, node, pool or machine is as it is, and what would change it.
     Why(WhyArgs),

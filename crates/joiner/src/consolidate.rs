@@ -1,5 +1,7 @@
 //! `joiner consolidate`: rounds of disruption on a cluster from a file.
 
+mod details;
+
 use std::io::Write;
 use std::time::{Duration, Instant};
 
@@ -34,6 +36,7 @@ pub(crate) fn run(args: &ConsolidateArgs) -> Result<(), Failure> {
     };
     table.add_row(row("-", &Plan::default(), &problem, Duration::ZERO));
     let mut spent = Duration::ZERO;
+    let mut told = String::new();
     for round in 1..=args.rounds {
         let start = Instant::now();
         let plan = disrupt::plan(&problem, &options);
@@ -41,7 +44,9 @@ pub(crate) fn run(args: &ConsolidateArgs) -> Result<(), Failure> {
         spent += took;
         input::judge(&problem, &plan, &args.solver)?;
         let done = plan.removals.is_empty() && plan.launches.is_empty();
-        problem = apply(&problem, &plan, &format!("round-{round}-"));
+        let prefix = format!("round-{round}-");
+        told.push_str(&details::details(round, &problem, &plan, &prefix));
+        problem = apply(&problem, &plan, &prefix);
         table.add_row(row(&round.to_string(), &plan, &problem, took));
         if done {
             break;
@@ -50,7 +55,7 @@ pub(crate) fn run(args: &ConsolidateArgs) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     writeln!(
         out,
-        "{table}\n{} pods, {:.0} ms in all",
+        "{table}\n{} pods, {:.0} ms in all\n{told}",
         pods(&problem),
         spent.as_secs_f64() * 1e3
     )

@@ -4,8 +4,11 @@
 mod books;
 mod kubeconfig;
 mod narrator;
+mod news;
 mod objects;
 mod once;
+mod paint;
+mod racks;
 mod stage;
 mod story;
 mod summary;
@@ -25,9 +28,13 @@ use self::narrator::{Audience, Narrator};
 use self::stage::Stage;
 use self::story::{CHAPTERS, Pace};
 use self::summary::Summary;
+<<<<<<< HEAD
 use crate::api::history::Every;
 use crate::args::{DemoArgs, LogFormat, USUAL_PAGE};
 use crate::board::Board;
+=======
+use crate::args::{DemoArgs, LogFormat, StoryArg};
+>>>>>>> main
 use crate::failure::Failure;
 use crate::page;
 use crate::telemetry;
@@ -37,6 +44,9 @@ const SUM_EVERY: Duration = Duration::from_secs(5);
 
 /// Runs the command: the story once, or until it is interrupted.
 pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
+    if args.story == StoryArg::Racks {
+        return racks::run(args);
+    }
     if args.once {
         telemetry::start("off", LogFormat::default());
         return once::run(args);
@@ -49,12 +59,22 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     runtime.block_on(play(args))
 }
 
+/// Standard output, in colour where it is a terminal.
 struct Terminal;
 
 impl Audience for Terminal {
     fn hear(&mut self, line: &str) -> io::Result<()> {
-        writeln!(io::stdout().lock(), "{line}")
+        if paint::wanted() {
+            return writeln!(io::stdout().lock(), "{}", paint::painted(line));
+        }
+        write(&mut io::stdout().lock(), line)
     }
+}
+
+/// A line as it is, a blank one before every chapter.
+fn write(out: &mut impl io::Write, line: &str) -> io::Result<()> {
+    let gap = if line.contains(" == ") { "\n" } else { "" };
+    writeln!(out, "{gap}{line}")
 }
 
 async fn play(args: &DemoArgs) -> Result<(), Failure> {
@@ -75,9 +95,9 @@ async fn play(args: &DemoArgs) -> Result<(), Failure> {
     let (page, serving) = show(args, &stage).await?;
     welcome(&args.kubeconfig, port.address(), page).map_err(Failure::stdout)?;
     let Some(thoughts) = stage.thoughts.take() else {
-        return Err(Failure::Demo("nobody thinks".to_owned()));
+        return Err(Failure::Demo("there is no planner to listen to".to_owned()));
     };
-    let mut narrator = Narrator::new(stage.api(), thoughts, SUM_EVERY);
+    let mut narrator = Narrator::new(stage.api(), thoughts, SUM_EVERY).with(stage.books.clone());
     tokio::select! {
         biased;
         interrupted = tokio::signal::ctrl_c() => interrupted.map_err(Failure::stdout)?,
@@ -91,6 +111,7 @@ async fn play(args: &DemoArgs) -> Result<(), Failure> {
         .map_err(Failure::stdout)
 }
 
+<<<<<<< HEAD
 /// How often the demo is measured: its story is quick.
 const MEASURED: Every = Every {
     sample: Duration::from_secs(1),
@@ -119,6 +140,9 @@ async fn show(args: &DemoArgs, stage: &Stage) -> Result<(SocketAddr, Tasks), Fai
 }
 
 /// Tells the story, sums it up, and goes on telling what whoever plays with the cluster does.
+=======
+/// Tells the story, sums it up, and goes on telling what happens on the cluster.
+>>>>>>> main
 async fn tell(seed: u64, stage: &Stage, narrator: &mut Narrator) -> Result<(), Failure> {
     let mut out = Terminal;
     let pace = Pace::LIVE;
@@ -127,11 +151,11 @@ async fn tell(seed: u64, stage: &Stage, narrator: &mut Narrator) -> Result<(), F
             .say(&mut out, &format!("== {}", chapter.title))
             .map_err(Failure::stdout)?;
         if let Err(refused) = chapter.happen(stage) {
-            // Whoever plays with the cluster may have taken away what the story is about.
+            // A user may have deleted what the story is about.
             narrator
                 .say(
                     &mut out,
-                    &format!("   that part of the story is lost: {refused}"),
+                    &format!("   this part of the story cannot be told: {refused}"),
                 )
                 .map_err(Failure::stdout)?;
         }
@@ -190,7 +214,7 @@ fn welcome(kubeconfig: &Path, address: SocketAddr, page: SocketAddr) -> io::Resu
     }
     writeln!(
         out,
-        "\nA story of a day is told meanwhile, in about seven minutes. Ctrl-C ends it, and nothing is left behind but \
-         that file.\n"
+        "\nMeanwhile a story is told: a day of a shop, in about seven minutes. Ctrl-C ends it; only that file is left \
+         behind.\n"
     )
 }

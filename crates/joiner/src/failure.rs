@@ -8,6 +8,9 @@ use joiner_core::plan::Violation;
 use joiner_core::problem::wire::ReadError;
 use thiserror::Error;
 
+/// How errors call it.
+const STDOUT: &str = "standard output";
+
 /// Why a command ended without success.
 #[derive(Debug, Error)]
 pub(crate) enum Failure {
@@ -100,10 +103,18 @@ impl Failure {
         }
     }
 
+    /// Whether standard output was closed by its reader.
+    pub(crate) fn is_broken_pipe(&self) -> bool {
+        let Failure::Write { path, source } = self else {
+            return false;
+        };
+        source.kind() == io::ErrorKind::BrokenPipe && path.as_os_str() == STDOUT
+    }
+
     /// Standard output cannot be written.
     pub(crate) fn stdout(source: io::Error) -> Self {
         Failure::Write {
-            path: "standard output".into(),
+            path: STDOUT.into(),
             source,
         }
     }

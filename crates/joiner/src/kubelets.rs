@@ -31,6 +31,9 @@ use pods::{Held, PodKey};
 const WORKERS: usize = 24;
 /// A node with this annotation is looked after by kwok.
 pub(crate) const KWOK: &str = "kwok.x-k8s.io/node";
+/// A node with this annotation, `true`, has a kubelet that does nothing any more: no leases, no reports, no pods started
+/// or ended.
+const STOPPED: &str = "sim.joiner.dev/stopped";
 /// How long to wait after a request that failed.
 const AGAIN: Duration = Duration::from_secs(1);
 

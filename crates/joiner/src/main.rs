@@ -48,8 +48,10 @@ fn main() -> ExitCode {
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
+        // Who reads on no longer, as `head` does, knows enough.
+        Err(failure) if failure.is_broken_pipe() => ExitCode::SUCCESS,
         Err(failure) => {
-            // Nobody is left to hear that standard error is closed.
+            // Standard error may be closed: the exit status says it too.
             let _ = writeln!(std::io::stderr(), "joiner: {failure}");
             ExitCode::from(failure.exit_code())
         }

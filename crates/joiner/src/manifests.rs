@@ -48,32 +48,52 @@ impl Object {
     }
 }
 
-/// Reads every manifest of a directory, subdirectories included.
-pub(crate) fn problem(folder: &Path, default_catalog: Option<&Path>) -> Result<Problem, Failure> {
+/// Reads manifests: files, and every one of a directory, subdirectories included. Also says what was passed over.
+pub(crate) fn problem(
+    paths: &[PathBuf],
+    default_catalog: Option<&Path>,
+) -> Result<(Problem, Vec<String>), Failure> {
     let mut objects = Vec::new();
-    for path in files(folder)? {
-        objects.extend(documents(&path)?);
+    for path in paths {
+        for file in files(path)? {
+            objects.extend(documents(&file)?);
+        }
     }
+    let named: Vec<String> = paths
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect();
+    let named = named.join(", ");
     let mut problem = Problem {
-        name: folder.display().to_string(),
+        name: named.clone(),
         namespaces: namespaces(&objects),
         ..Problem::default()
     };
+    let mut notes = Vec::new();
     let storage = Storage::collect(&objects)?;
     nodes::add(&objects, &mut problem)?;
     for object in &objects {
         add(object, &storage, &mut problem)?;
+        notes.extend(missing_claims(object, &storage)?);
     }
-    pools::add(&objects, folder, default_catalog, &mut problem)?;
+    notes.extend(passed_over(&objects));
+    let without_catalog = pools::add(&objects, default_catalog, &mut problem)?;
     if problem.pools.is_empty() {
-        return Err(Failure::Manifest(format!(
-            "{}: there is no NodePool, so nothing can be bought; add one (karpenter.sh/v1)",
-            folder.display()
-        )));
+        return Err(without_catalog.into_iter().next().unwrap_or_else(|| {
+            Failure::Manifest(format!(
+                "{named}: there is no NodePool, so nothing can be bought; add one (karpenter.sh/v1)"
+            ))
+        }));
     }
-    Ok(problem)
+    notes.extend(
+        without_catalog
+            .iter()
+            .map(|one| format!("passed over: {one}")),
+    );
+    Ok((problem, notes))
 }
 
+<<<<<<< HEAD
 /// The waiting pods and the pools of one file, for a cluster that is there already.
 pub(crate) fn parts(path: &Path) -> Result<Problem, Failure> {
     let objects = documents(path)?;
@@ -89,7 +109,80 @@ pub(crate) fn parts(path: &Path) -> Result<Problem, Failure> {
 }
 
 /// Manifests in order of their names, so that the same directory makes the same problem everywhere.
+=======
+/// Kinds that a plan reads, and kinds that say nothing about where pods can be.
+const UNDERSTOOD: [&str; 21] = [
+    "Deployment",
+    "ReplicaSet",
+    "StatefulSet",
+    "Job",
+    "DaemonSet",
+    "Pod",
+    "PodDisruptionBudget",
+    "Namespace",
+    "Node",
+    "CSINode",
+    "NodePool",
+    "PersistentVolume",
+    "PersistentVolumeClaim",
+    "StorageClass",
+    "ConfigMap",
+    "Secret",
+    "Service",
+    "ServiceAccount",
+    "Ingress",
+    "Kustomization",
+    "CustomResourceDefinition",
+];
+
+/// Names objects that a plan takes no account of, by kind.
+fn passed_over(objects: &[Object]) -> Vec<String> {
+    let mut by_kind: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for object in objects {
+        let class = object.kind.ends_with("NodeClass");
+        if !class && !UNDERSTOOD.contains(&object.kind.as_str()) {
+            by_kind
+                .entry(&object.kind)
+                .or_default()
+                .push(&object.meta.name);
+        }
+    }
+    by_kind
+        .into_iter()
+        .map(|(kind, names)| format!("passed over: {kind} {}", names.join(", ")))
+        .collect()
+}
+
+/// Names claims that pods mount and that no manifest has.
+fn missing_claims(object: &Object, storage: &Storage) -> Result<Vec<String>, Failure> {
+    let spec = match object.kind.as_str() {
+        "Deployment" | "ReplicaSet" | "StatefulSet" | "Job" | "DaemonSet" => {
+            object.read::<Workload>()?.spec.template.spec
+        }
+        "Pod" => object.read::<PodObject>()?.spec,
+        _ => return Ok(Vec::new()),
+    };
+    let namespace = object.meta.namespace();
+    let mounted = spec.volumes.iter();
+    let claims =
+        mounted.filter_map(|volume| Some(&volume.persistent_volume_claim.as_ref()?.claim_name));
+    let missing = claims.filter(|claim| storage.volume(&namespace, claim, None).is_none());
+    let note = |claim: &Name| {
+        format!(
+            "{} {}/{}: PersistentVolumeClaim {claim} is not among the manifests; its pods are planned as if it could be \
+             in any zone, and would wait for it in a cluster",
+            object.kind, namespace, object.meta.name
+        )
+    };
+    Ok(missing.map(note).collect())
+}
+
+/// Manifests in order of their names, so that the same directory makes the same problem everywhere; or the one file.
+>>>>>>> main
 fn files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    if folder.is_file() {
+        return Ok(vec![folder.to_owned()]);
+    }
     let failed = |source| Failure::Read {
         path: folder.to_owned(),
         source,

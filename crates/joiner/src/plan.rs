@@ -1,7 +1,7 @@
 //! `joiner plan`: the cheapest machines for pods that wait, from files, without a cluster.
 
 mod measure;
-mod report;
+pub(crate) mod report;
 
 use std::io::Write;
 use std::time::Instant;
@@ -18,13 +18,15 @@ use crate::manifests;
 
 /// Runs the command.
 pub(crate) fn run(args: &PlanArgs) -> Result<(), Failure> {
-    let mut problem = match (&args.problem, &args.manifests) {
-        (Some(path), _) => input::problem(path)?,
-        (None, Some(folder)) => manifests::problem(folder, args.catalog.as_deref())?,
-        (None, None) => {
-            let usage = "give --problem FILE or -f DIR";
-            return Err(Failure::Manifest(usage.to_owned()));
+    let mut problem = if let Some(path) = &args.problem {
+        input::problem(path)?
+    } else {
+        let (problem, notes) = manifests::problem(&args.manifests, args.catalog.as_deref())?;
+        for note in notes {
+            // Standard error may be closed: the plan is what was asked for.
+            let _ = writeln!(std::io::stderr(), "joiner: {note}");
         }
+        problem
     };
     problem.settings = args.settings.over(&problem.settings);
     let (plan, measurements) = solve(&problem, args);

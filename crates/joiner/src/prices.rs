@@ -39,6 +39,8 @@ const HEADINGS: [&str; 14] = [
     "per-vcpu",
     "per-gib",
 ];
+/// Categories of Rackspace Spot.
+const CATEGORIES: [&str; 5] = ["gp", "ch", "mh", "gpu", "bm"];
 /// The first three columns are words, the others numbers.
 const WORDS: usize = 3;
 
@@ -83,6 +85,7 @@ pub(crate) fn run(args: &PricesArgs) -> Result<(), Failure> {
     if args.provider == PriceSource::Ovhcloud {
         return ovhcloud::run(args);
     }
+    known_categories(&args.category)?;
     let (listings, classes) = match &args.feed_file {
         Some(path) => {
             let feed = input::text(path)?;
@@ -104,6 +107,18 @@ pub(crate) fn run(args: &PricesArgs) -> Result<(), Failure> {
     io::stdout()
         .write_all(text.as_bytes())
         .map_err(Failure::stdout)
+}
+
+/// Refuses a category that does not exist, before anything is fetched.
+fn known_categories(given: &[String]) -> Result<(), Failure> {
+    let known = |one: &&String| !CATEGORIES.contains(&one.to_lowercase().as_str());
+    match given.iter().find(known) {
+        None => Ok(()),
+        Some(unknown) => Err(Failure::Usage(format!(
+            "--category {unknown}: there is no such category; write one of {}",
+            CATEGORIES.join(", ")
+        ))),
+    }
 }
 
 #[expect(

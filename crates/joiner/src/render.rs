@@ -10,7 +10,9 @@ use joiner_api::validate::Validate as _;
 use joiner_controllers::operators::leftover::{
     ClassVersion, Source, class_name, fallback_pool, node_class, node_pool, wanted,
 };
-use joiner_core::leftover::{Decision, Fallback, InUse, Memory, Policy, Ranked, decide};
+use joiner_core::leftover::{
+    Comparison, Decision, Fallback, InUse, Memory, Policy, Ranked, compare_regions, decide,
+};
 use joiner_core::name::Name;
 use joiner_providers::aws::Reading;
 use kube::ResourceExt as _;
@@ -62,6 +64,15 @@ pub(crate) fn run(args: &RenderArgs) -> Result<(), Failure> {
                 Memory::default(),
                 now,
             );
+            if args.explain {
+                let regions = pool.spec.compared_regions();
+                if !regions.is_empty() {
+                    let home = pool.spec.region.as_str();
+                    let markets = Box::pin(aws.compare(home, &regions, &ask, target)).await;
+                    let compared = compare_regions(&markets, &ask, home, None, &policy, 0);
+                    all.push_str(&explain_regions(&pool, &compared));
+                }
+            }
             all.push_str(&shown(&pool, &reading, &decision, args)?);
         }
         Ok(())
@@ -107,6 +118,38 @@ fn shown(
         let _ = write!(text, "---\n{}\n", yaml.trim_end());
     }
     Ok(text)
+}
+
+/// How the regions compare, one line for each.
+fn explain_regions(pool: &LeftoverNodePool, compared: &Comparison) -> String {
+    let best = compared.recommended.as_deref();
+    let mut lines = format!(
+        "# LeftoverNodePool {}: region to prefer: {}\n",
+        pool.name_any(),
+        best.unwrap_or("none is viable")
+    );
+    for (place, one) in compared.quotes.iter().enumerate() {
+        let quote = one.best.as_ref().map(|best| {
+            format!(
+                "{} in {} at ${:.4} per GPU, ",
+                best.type_name,
+                best.zone,
+                best.per_gpu.money().dollars()
+            )
+        });
+        let score = one
+            .score
+            .map_or_else(|| "-".to_owned(), |score| score.to_string());
+        let _ = writeln!(
+            lines,
+            "# {:>3}. {}: {}score {score}: {}",
+            place + 1,
+            one.region,
+            quote.unwrap_or_default(),
+            one.verdict
+        );
+    }
+    lines
 }
 
 /// Why this type and why not that one, one line for each.

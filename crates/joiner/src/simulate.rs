@@ -1,11 +1,13 @@
 //! `joiner simulate`: whole worlds in virtual time, by seed, with an auditor that watches every change.
 
+mod clouds;
 mod line;
 mod objects;
 pub(crate) mod panics;
 mod process;
 mod report;
 mod scenario;
+pub(crate) mod seats;
 #[cfg(test)]
 mod tests;
 mod user;

@@ -29,6 +29,9 @@ pub(crate) fn start(default: &str, format: LogFormat) {
             .with_target(false)
             .try_init()
     } else {
-        logs.json().flatten_event(true).try_init()
+        logs.json()
+            .flatten_event(true)
+            .with_span_list(false)
+            .try_init()
     };
 }

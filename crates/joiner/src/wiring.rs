@@ -18,6 +18,8 @@ use joiner_core::name::Name;
 use joiner_providers::aws::Aws;
 use prometheus_client::registry::Registry;
 
+use crate::simulate;
+
 /// The clock of an embedded cluster is the clock of its engine.
 pub(crate) struct ClusterClock(pub(crate) joiner_embedded::clock::Clock);
 
@@ -35,6 +37,8 @@ pub(crate) struct Served {
     pub(crate) group_version: &'static str,
     /// Resources without which it cannot work.
     pub(crate) plurals: &'static [&'static str],
+    /// Its place in simulated worlds, where it has one.
+    pub(crate) simulated: Option<&'static simulate::seats::Seat>,
     seat: Seat,
 }
 
@@ -63,17 +67,19 @@ pub(crate) struct LeftoverParts {
 }
 
 /// All of them. A family that is to be served is a line here.
-pub(crate) const SERVED: [Served; 4] = [
+pub(crate) static SERVED: [Served; 4] = [
     Served {
         family: Family::Karpenter,
         group_version: "karpenter.sh/v1",
         plurals: &["nodepools", "nodeclaims"],
+        simulated: Some(&simulate::seats::KARPENTER),
         seat: Seat::Dialect(|clients, kinds, _| Arc::new(Karpenter::new(clients.clone(), kinds))),
     },
     Served {
         family: Family::Karpetrack,
         group_version: "karpetrack.io/v1alpha1",
         plurals: &["spotnodepools", "spotnodes"],
+        simulated: Some(&simulate::seats::KARPETRACK),
         seat: Seat::Dialect(|clients, _, options| {
             Arc::new(Karpetrack::new(clients.clone(), options.clone()))
         }),
@@ -82,6 +88,7 @@ pub(crate) const SERVED: [Served; 4] = [
         family: Family::Leftover,
         group_version: "gpu.devplatforms.io/v1alpha1",
         plurals: &["leftovernodepools"],
+        simulated: None,
         seat: Seat::Operator(|parts, registry| {
             let (aws, options) = (parts.aws.clone(), parts.options.clone());
             Arc::new(Leftover::new(aws, options, registry))
@@ -96,9 +103,13 @@ pub(crate) const SERVED: [Served; 4] = [
             "nodesmithproviders",
             "nodesmithclaims",
         ],
+        simulated: None,
         seat: Seat::Dialect(|clients, _, _| Arc::new(NodeSmith::new(clients.clone()))),
     },
 ];
+
+/// The identity of an embedded cluster.
+pub(crate) const EMBEDDED: &str = "embedded";
 
 /// One family alone.
 pub(crate) fn only(family: Family) -> Vec<&'static Served> {

@@ -1,7 +1,7 @@
 //! A sample of Karpenter's own end-to-end suite, on real control planes: the specs that take seconds.
 //! `make karpenter-suite` runs all of them.
 
-#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test")]
+#![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -28,10 +28,6 @@ const QUICK: [&str; 14] = [
 
 #[tokio::test]
 async fn quick_specs_of_karpenters_own_suite_pass() {
-    if let Err(error) = suite::build().await {
-        eprintln!("skipped: Go cannot build Karpenter's suite here ({error:#})");
-        return;
-    }
     let mut specs = suite::list().await.unwrap();
     specs.retain(|spec| QUICK.contains(&spec.name.as_str()));
     assert_eq!(specs.len(), QUICK.len(), "{specs:#?}");

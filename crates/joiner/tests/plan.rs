@@ -114,7 +114,7 @@ fn the_table_shows_machines_their_use_and_what_they_cost_together() {
     let mut lines = ended.out.lines();
     let header: Vec<&str> = lines.next().unwrap().split_whitespace().collect();
     let columns = [
-        "count", "type", "zone", "paid", "pool", "pods", "cpu", "memory", "each", "together",
+        "count", "type", "zone", "capacity", "pool", "pods", "cpu", "memory", "each", "together",
     ];
     assert_eq!(header, columns);
     let rows: Vec<&str> = lines

@@ -16,7 +16,6 @@ fn simulate(arguments: &[&str]) -> (i32, String) {
 }
 
 #[test]
-#[ignore = "open: the auditor has not judged ownership by mark yet; make simulate"]
 fn worlds_go_well_under_every_fault() {
     let (status, text) = simulate(&["--seeds", "1..5", "--hours", "1", "--faults", "all"]);
     assert_eq!(status, 0, "{text}");
@@ -25,7 +24,6 @@ fn worlds_go_well_under_every_fault() {
 }
 
 #[test]
-#[ignore = "open: the auditor has not judged ownership by mark yet; make simulate"]
 fn two_hundred_worlds_of_six_hours_go_well_under_every_fault() {
     let (status, text) = simulate(&["--seeds", "0..200", "--hours", "6", "--faults", "all"]);
     assert_eq!(status, 0, "{text}");
@@ -34,7 +32,6 @@ fn two_hundred_worlds_of_six_hours_go_well_under_every_fault() {
 }
 
 #[test]
-#[ignore = "open: the auditor has not judged ownership by mark yet; make simulate"]
 fn a_report_for_programs_lists_every_seed_with_its_hash() {
     let arguments = [
         "--seeds", "3..5", "--hours", "1", "--faults", "none", "-o", "json",

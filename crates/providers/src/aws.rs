@@ -23,7 +23,7 @@ pub use client::{Ec2, ScoreRequest};
 pub use credentials::Credentials;
 pub use error::{AwsError, AwsErrorKind};
 pub use facts::{Fact, GpuFact, facts};
-pub use market::{Age, Aws, Reading, Sight};
+pub use market::{Age, Ages, Aws, Reading};
 pub use types::{
     InstanceType, PlacementScore, SecurityGroup, SpotPrice, Subnet, TypeOffering, Zone,
 };

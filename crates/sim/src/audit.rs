@@ -3,13 +3,14 @@
 //! ```text
 //!   ApiServer ── every commit ──┐                    ┌──► Journal: what happened to whom, and a hash over it
 //!                               ├──► Auditor ──► Ledger: the truth, kept apart from every cache
-//!   SimCloud ─── every event ───┘                    └──► rules ──► Violation
+//!   clouds ───── every event ───┘                    └──► rules ──► Violation
 //! ```
 //!
 //! Rules are judged against the API server's and the clouds' own state, never against what Joiner believes. Some hold
 //! at every moment; some only once faults have stopped and the world has had time to settle. A change that came over
 //! HTTP is Joiner's, one made in this process is the world's.
 
+mod family;
 mod journal;
 mod ledger;
 mod open;
@@ -29,12 +30,16 @@ use jiff::Timestamp;
 use joiner_core::problem::Catalog;
 use tokio::sync::Notify;
 
+pub use self::family::{Class, Family, KARPENTER, KARPETRACK, Terms};
 use self::journal::Journal;
 use self::ledger::Ledger;
+use self::ledger::{Claim, MANAGED_BY};
 use self::open::Waits;
 pub use self::violation::{Invariant, Violation};
-use crate::clouds::sim::{CloudEvent, SimCloud};
+use crate::clouds::watched::{CloudEvent, Watched};
 use joiner_embedded::api::{ApiServer, Commit};
+use joiner_embedded::cluster::fields::Fields as _;
+use serde_json::Value;
 
 /// After so many violations the rest adds nothing.
 const MOST_VIOLATIONS: usize = 20;
@@ -45,10 +50,13 @@ const MOST_AT_ONCE: u64 = 20_000;
 /// What the auditor must know of the world.
 #[derive(Debug, Clone)]
 pub struct AuditOptions {
-    /// API group of the node classes that are ours; pools and machines of others are foreign.
-    pub class_group: String,
-    /// What each class sells, at its best.
-    pub catalogs: BTreeMap<String, Catalog>,
+    /// The cluster's identity, as marks have it.
+    pub cluster: String,
+    /// The families that Joiner serves.
+    pub families: Vec<&'static Family>,
+    /// What each class that Joiner serves sells, at its best. Pools and machines of kinds of class that are not among
+    /// these belong to another controller.
+    pub classes: BTreeMap<Class, Catalog>,
     /// How long a leak may last while faults happen.
     pub patience: Duration,
     /// How long a leak may last once faults have stopped.
@@ -56,15 +64,44 @@ pub struct AuditOptions {
 }
 
 impl AuditOptions {
-    /// A world whose classes belong to `class_group`.
-    pub fn new(class_group: &str, catalogs: BTreeMap<String, Catalog>) -> Self {
+    /// A world with these classes.
+    pub fn new(
+        cluster: &str,
+        families: Vec<&'static Family>,
+        classes: BTreeMap<Class, Catalog>,
+    ) -> Self {
         Self {
-            class_group: class_group.to_owned(),
-            catalogs,
+            cluster: cluster.to_owned(),
+            families,
+            classes,
             // A process that dies again and again, with a cloud that refuses, still gets through in this time.
             patience: Duration::from_mins(45),
             calm_patience: Duration::from_mins(10),
         }
+    }
+
+    /// Who looks after machines of a family, as marks have it.
+    fn manager(&self, family: &Family) -> String {
+        format!("{}.{}", self.cluster, family.name)
+    }
+
+    /// Whether Joiner serves classes of this kind.
+    fn serves(&self, class: &Class) -> bool {
+        self.classes.keys().any(|one| one.group == class.group)
+    }
+
+    /// Whether a machine object is another controller's: by its class, or by its mark.
+    fn is_foreign(&self, claim: &Claim) -> bool {
+        let other = claim.annotation(MANAGED_BY);
+        !self.serves(&(claim.family.class)(claim))
+            || other.is_some_and(|other| other != self.manager(claim.family))
+    }
+
+    /// Whether a node says that it is Joiner's.
+    fn marks_as_ours(&self, node: &Value) -> bool {
+        let mark = node.annotation(MANAGED_BY);
+        let mut families = self.families.iter();
+        mark.is_some_and(|mark| families.any(|one| self.manager(one) == mark))
     }
 }
 
@@ -126,9 +163,9 @@ impl Auditor {
     pub fn new(options: AuditOptions) -> Self {
         Self {
             inner: Arc::new(Mutex::new(Inner {
+                ledger: Ledger::new(options.families.clone()),
                 options,
                 phase: Phase::Storm,
-                ledger: Ledger::default(),
                 journal: Journal::default(),
                 waits: Waits::default(),
                 told: writes::Told::default(),
@@ -159,10 +196,10 @@ impl Auditor {
     }
 
     /// Watches a cloud from now on; it should be a fresh one.
-    pub fn watch_cloud(&self, cloud: &SimCloud) {
+    pub fn watch_cloud(&self, cloud: &dyn Watched) {
         let auditor = self.clone();
         let clock = cloud.clock().clone();
-        cloud.observe(move |event| auditor.saw(event, clock.now()));
+        cloud.observe(Box::new(move |event| auditor.saw(event, clock.now())));
     }
 
     /// Takes in what happened at a cloud, for whoever watches it.
@@ -200,8 +237,13 @@ impl Auditor {
             Phase::Storm => (inner.options.patience, Timestamp::MIN),
             Phase::Calm(since) | Phase::Rest(since) => (inner.options.calm_patience, since),
         };
-        let Inner { waits, ledger, .. } = &mut *inner;
-        let findings = waits.look(ledger, now, bound);
+        let Inner {
+            waits,
+            ledger,
+            options,
+            ..
+        } = &mut *inner;
+        let findings = waits.look(ledger, options, now, bound);
         inner.found(now, findings);
     }
 
@@ -283,7 +325,7 @@ impl Inner {
             }
         }
         findings.extend(self.count(commit));
-        self.journal.commit(commit);
+        self.journal.commit(commit, &self.ledger);
         self.ledger.commit(commit);
         self.found(commit.at, findings);
     }

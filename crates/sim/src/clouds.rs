@@ -7,3 +7,4 @@ pub mod proxmox;
 pub mod rackspace;
 pub mod redfish;
 pub mod sim;
+pub mod watched;

@@ -163,7 +163,8 @@ async fn moto_understands_the_client_and_the_client_understands_moto() {
     );
     // What moto does not know is an outage, not an answer.
     let request = ScoreRequest {
-        region: "eu-central-1".to_owned(),
+        regions: BTreeSet::from(["eu-central-1".to_owned()]),
+        by_zone: true,
         types: names,
         target: 2,
     };
@@ -201,6 +202,11 @@ async fn botocore_understands_the_simulated_ec2() {
     let zones = said["zones"].as_object().unwrap();
     for id in said["scores"].as_array().unwrap() {
         assert!(zones.contains_key(id.as_str().unwrap()), "{said}");
+    }
+    for region in ["eu-central-1", "us-east-1"] {
+        let score = said["regions"][region][0].as_u64();
+        assert!(score.is_some_and(|one| (1..=10).contains(&one)), "{said}");
+        assert_eq!(said["regions"][region][1], false, "no zone: {said}");
     }
     for part in [
         "gpus",

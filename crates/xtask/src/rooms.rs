@@ -1,4 +1,7 @@
-//! The floor plan, enforced: which crate may use which, and what the core must never pull in.
+//! The floor plan, enforced: which crate may use which, what the core must never pull in, and that the folders of the
+//! packer do not import each other in a circle.
+
+mod cycles;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -82,6 +85,7 @@ pub(crate) fn check() -> Result<()> {
         "--format={p}",
     ])?));
     faults.extend(long_files(&metadata.workspace_root)?);
+    faults.extend(cycles::faults(&metadata.workspace_root)?);
     if faults.is_empty() {
         return Ok(());
     }

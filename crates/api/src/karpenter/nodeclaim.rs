@@ -72,6 +72,12 @@ use crate::text::{Duration, DurationOrNever, ResourceList};
         priority = 1
     ),
     printcolumn(
+        name = "Price",
+        type_ = "string",
+        json_path = r".metadata.annotations.joiner\.dev/price",
+        priority = 1
+    ),
+    printcolumn(
         name = "Drifted",
         type_ = "string",
         json_path = r#".status.conditions[?(@.type=="Drifted")].status"#,

@@ -37,6 +37,11 @@ use crate::text::{BudgetNodes, Duration, DurationOrNever, ResourceList};
         json_path = r#".status.conditions[?(@.type=="Ready")].status"#
     ),
     printcolumn(
+        name = "Capacity",
+        type_ = "string",
+        json_path = r#".status.conditions[?(@.type=="CapacityAvailable")].reason"#
+    ),
+    printcolumn(
         name = "Age",
         type_ = "date",
         json_path = ".metadata.creationTimestamp"
@@ -57,6 +62,18 @@ use crate::text::{BudgetNodes, Duration, DurationOrNever, ResourceList};
         name = "Memory",
         type_ = "string",
         json_path = ".status.resources.memory",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Price",
+        type_ = "string",
+        json_path = ".status.pricePerHour",
+        priority = 1
+    ),
+    printcolumn(
+        name = "LimitReached",
+        type_ = "string",
+        json_path = r#".status.conditions[?(@.type=="LimitReached")].status"#,
         priority = 1
     )
 )]
@@ -84,6 +101,7 @@ pub struct NodePoolSpec {
     pub disruption: Option<Disruption>,
     /// What all its nodes together may never exceed, by resource; `nodes` limits their number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::schema::limits")]
     pub limits: Option<ResourceList>,
     /// Pools of greater weight are asked first; none counts as 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -268,6 +286,9 @@ pub struct NodePoolStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 0))]
     pub nodes: Option<i64>,
+    /// What all its nodes together cost at today's prices, in dollars per hour.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price_per_hour: Option<String>,
     /// Generation of its node class that was last seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_class_observed_generation: Option<i64>,

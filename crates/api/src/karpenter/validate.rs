@@ -33,7 +33,9 @@ impl Validate for NodePool {
         }
         disruption(&mut check, &spec.disruption());
         if let Some(limits) = &spec.limits {
-            quantities(&mut check, "spec.limits", limits);
+            for (resource, quantity) in limits {
+                check.limit(&format!("spec.limits[{resource}]"), quantity);
+            }
         }
         if spec.replicas.is_some() {
             check.that(spec.weight.is_none(), "spec.weight", || {

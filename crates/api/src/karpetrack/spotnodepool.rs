@@ -29,6 +29,11 @@ use crate::text::{DurationOrNever, Price, Quantity};
         json_path = r#".status.conditions[?(@.type=="Ready")].status"#
     ),
     printcolumn(
+        name = "Capacity",
+        type_ = "string",
+        json_path = r#".status.conditions[?(@.type=="CapacityAvailable")].reason"#
+    ),
+    printcolumn(
         name = "Age",
         type_ = "date",
         json_path = ".metadata.creationTimestamp"
@@ -176,12 +181,15 @@ fn categories(_: &mut SchemaGenerator) -> Schema {
 pub struct ResourceLimits {
     /// Cores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::schema::limit")]
     pub cpu: Option<Quantity>,
     /// Memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::schema::limit")]
     pub memory: Option<Quantity>,
     /// Local disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::schema::limit")]
     pub ephemeral_storage: Option<Quantity>,
 }
 

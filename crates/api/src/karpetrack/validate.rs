@@ -39,7 +39,7 @@ impl Validate for SpotNodePool {
                 ("ephemeralStorage", &limits.ephemeral_storage),
             ] {
                 if let Some(quantity) = quantity {
-                    check.read(&format!("spec.limits.{name}"), quantity.milli());
+                    check.limit(&format!("spec.limits.{name}"), quantity);
                 }
             }
         }

@@ -3,6 +3,9 @@
 use super::LeftoverNodePool;
 use crate::validate::{Check, Validate, Violation};
 
+/// Regions that AWS scores at once.
+const MOST_REGIONS: usize = 10;
+
 impl Validate for LeftoverNodePool {
     fn validate(&self) -> Vec<Violation> {
         let mut check = Check::default();
@@ -10,6 +13,26 @@ impl Validate for LeftoverNodePool {
         check.that(!spec.region.is_empty(), "spec.region", || {
             "spec.region must be set".to_owned()
         });
+        check.that(
+            spec.region.is_empty() || is_region(&spec.region),
+            "spec.region",
+            || {
+                format!(
+                    "{:?} is no AWS region; expected like eu-central-1",
+                    spec.region
+                )
+            },
+        );
+        for (index, region) in spec.regions.iter().enumerate() {
+            check.that(is_region(region), &format!("spec.regions[{index}]"), || {
+                format!("{region:?} is no AWS region; expected like eu-central-1")
+            });
+        }
+        check.that(
+            spec.compared_regions().len() <= MOST_REGIONS,
+            "spec.regions",
+            || format!("AWS compares {MOST_REGIONS} regions at once, spec.region among them"),
+        );
         for (name, value) in [
             ("minGPUs", spec.min_gpus()),
             ("maxInstanceTypes", spec.max_instance_types()),
@@ -56,6 +79,18 @@ impl Validate for LeftoverNodePool {
         }
         check.done()
     }
+}
+
+fn is_region(text: &str) -> bool {
+    let parts: Vec<&str> = text.split('-').collect();
+    let plain = |one: &&str| {
+        let fits = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+        !one.is_empty() && one.bytes().all(fits)
+    };
+    let number = parts
+        .last()
+        .map(|one| one.bytes().all(|b| b.is_ascii_digit()));
+    parts.len() >= 3 && parts.iter().all(plain) && number == Some(true)
 }
 
 fn is_family(text: &str) -> bool {

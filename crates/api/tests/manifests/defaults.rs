@@ -75,6 +75,7 @@ fn defaults_of_other_dialects_are_those_of_the_crds() {
             ("spec.consolidateAfter", json(&spec.consolidate_after())),
             ("spec.requeueMinutes", json(&spec.requeue_minutes())),
             ("spec.onDemandFallback", json(&spec.on_demand_fallback())),
+            ("spec.regionPolicy", json(&spec.region_policy())),
         ],
     );
     let pool = nodesmith::NodeSmithPoolSpec::default();

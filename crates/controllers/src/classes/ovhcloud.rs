@@ -1,12 +1,13 @@
 //! `OVHNodeClass` objects become providers of OVHcloud Managed Kubernetes.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
 use joiner_api::ovhcloud::OVHNodeClassSpec;
 use joiner_api::ovhcloud::keys::{APPLICATION_KEY, APPLICATION_SECRET, CONSUMER_KEY};
+use joiner_core::name::Name;
 use joiner_core::problem::Catalog;
 use joiner_providers::http::{Endpoint, EndpointError, Http};
 use joiner_providers::ovhcloud::pools::Mark;
@@ -82,6 +83,12 @@ pub struct OvhDefaults {
     pub subsidiary: String,
     /// Whether GPU flavours are offered.
     pub gpus: bool,
+    /// Most node pools of a cluster.
+    pub max_pools: usize,
+    /// Most nodes of a node pool.
+    pub max_pool_nodes: u32,
+    /// The API is a simulated one: Secrets that classes name are not read.
+    pub simulated: bool,
     /// The way to the network.
     pub http: Http,
 }
@@ -123,6 +130,9 @@ impl OvhDefaults {
             oauth,
             subsidiary: subsidiary.to_owned(),
             gpus: true,
+            max_pools: 100,
+            max_pool_nodes: 100,
+            simulated: false,
             http: http(hosts)?,
         })
     }
@@ -174,6 +184,8 @@ pub struct OvhClasses {
     cluster: Arc<dyn ClusterId>,
     /// One limit on calls for each credential, whichever classes use it.
     paces: Mutex<BTreeMap<String, Arc<Pace>>>,
+    /// What was made for each class, by the name of its catalogue.
+    made: Mutex<BTreeMap<Name, Weak<Ovh>>>,
 }
 
 impl OvhClasses {
@@ -188,6 +200,7 @@ impl OvhClasses {
             secrets,
             cluster,
             paces: Mutex::default(),
+            made: Mutex::default(),
         }
     }
 
@@ -195,7 +208,8 @@ impl OvhClasses {
         &self,
         spec: &OVHNodeClassSpec,
     ) -> Result<(Arc<dyn CredentialSource>, Credentials), ProviderError> {
-        let Some(reference) = &spec.credentials_secret_ref else {
+        let named = spec.credentials_secret_ref.as_ref();
+        let Some(reference) = named.filter(|_| !self.defaults.simulated) else {
             let keys = self.defaults.credentials.clone().ok_or_else(|| {
                 ProviderError::Invalid(
                     "OVHcloud credentials are required: set spec.credentialsSecretRef, or OVH_APPLICATION_KEY, \
@@ -224,10 +238,13 @@ impl ClassFactory for OvhClasses {
 
     fn status(&self, catalog: &Catalog, _: Option<Timestamp>) -> serde_json::Value {
         let names: Vec<&str> = catalog.types.iter().map(|kind| &*kind.name).collect();
-        let mut offerings = catalog.types.iter().flat_map(|kind| &kind.offerings);
+        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let made = made.get(&catalog.name).and_then(Weak::upgrade);
+        let site = made.as_ref().and_then(|ovh| ovh.known_site());
         serde_json::json!({
             "discoveredFlavors": names,
-            "region": offerings.next().map(|one| &*one.region),
+            "kubeId": site.map(|site| &site.kube),
+            "region": site.map(|site| &site.region),
         })
     }
 
@@ -273,11 +290,17 @@ impl ClassFactory for OvhClasses {
             anti_affinity: spec.anti_affinity.unwrap_or(false),
             tags: spec.tags.clone(),
             gpus: defaults.gpus,
-            catalog: format!("{}/{}", OVH.kind, class.key.name).into(),
+            max_pools: defaults.max_pools,
+            max_pool_nodes: defaults.max_pool_nodes,
+            catalog: class.key.catalog(),
             ..OvhOptions::new(spec.service_name, keys, mark, Arc::clone(&site.ledger))
                 .map_err(|error| ProviderError::Invalid(error.to_string()))?
         };
         let clock: Clock = Arc::new(Timestamp::now);
-        Ok(Arc::new(Ovh::new(defaults.http.clone(), options, clock)?))
+        let ovh = Arc::new(Ovh::new(defaults.http.clone(), options, clock)?);
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        made.retain(|_, ovh| ovh.strong_count() > 0);
+        made.insert(class.key.catalog(), Arc::downgrade(&ovh));
+        Ok(ovh)
     }
 }

@@ -153,6 +153,10 @@ impl Dialect for Karpenter {
         FINALIZER
     }
 
+    fn shows_cost(&self) -> bool {
+        true
+    }
+
     fn node_labels(&self, machine: &MachineRecord) -> Labels {
         machine::node_labels(machine)
     }

@@ -104,7 +104,7 @@ pub(super) async fn all(
 
 fn tell_held(context: &Context, targets: &[Target<'_>], held: &guard::Held) {
     for (machine, removal) in targets {
-        info!(machine = %machine.key, cause = %removal.cause, because = held.because, "held back");
+        info!(machine = %machine.key, cause = %removal.cause, because = held.because, "disruption is blocked");
         if held.until.is_none() {
             context.tell_machine(
                 machine,
@@ -177,14 +177,14 @@ async fn take_away(
             Err(error) => Some(error.to_string()),
         };
         if let Some(why) = begun {
-            info!(machine = %machine.key, %why, "stays after all");
+            info!(machine = %machine.key, %why, "disruption is cancelled");
             context.tell_machine(machine, Severity::Normal, "DisruptionBlocked", &why);
             unmark(context, machine).await;
             continue;
         }
         info!(
             machine = %machine.key, node = %removal.node, cause = %removal.cause,
-            reason = %removal.reason, "goes"
+            reason = %removal.reason, "disrupting node"
         );
         count(context, command, targets);
         moves.promise(context, &removal.node);
@@ -233,7 +233,7 @@ async fn unmark(context: &Context, machine: &MachineRecord) {
     if let Some(node) = node
         && let Err(error) = taint(context, &node, Taintedness::Clean).await
     {
-        warn!(machine = %machine.key, %error, "the taint could not be taken off; it is tried again");
+        warn!(machine = %machine.key, %error, "taint could not be removed; it is tried again");
     }
 }
 
@@ -289,14 +289,14 @@ async fn replace(
             Err(error) => Err(error),
         };
         if let Err(error) = written {
-            warn!(machine = %machine.key, %error, "could not be marked: the disruption is undone");
+            warn!(machine = %machine.key, %error, "node could not be tainted: the disruption is cancelled");
             undo(context, &id).await;
             return;
         }
     }
     for (machine, removal) in targets {
         if let Some(why) = obstacle(context, machine, removal.cause).await {
-            info!(machine = %machine.key, %why, "the disruption is undone");
+            info!(machine = %machine.key, %why, "disruption is cancelled");
             context.tell_machine(machine, Severity::Normal, "DisruptionBlocked", &why);
             undo(context, &id).await;
             return;
@@ -310,7 +310,7 @@ async fn replace(
     let reason = word(command.cause());
     let made = launch(context, problem, &launches, reason, Some(purpose)).await;
     if made.len() < launches.len() {
-        warn!(%id, "not all replacements could be asked for: the disruption is undone");
+        warn!(%id, "not all replacements could be requested: the disruption is cancelled");
         undo(context, &id).await;
         return;
     }
@@ -319,13 +319,25 @@ async fn replace(
     for (launch, machine) in launches.iter().zip(made.values()) {
         moves::promise_new(context, problem, launch, machine);
     }
+    let successors: Vec<String> = launches
+        .iter()
+        .zip(&names)
+        .map(|(launch, name)| {
+            let one = &launch.purchase;
+            format!(
+                "{name} ({} as {} in zone {} at {} an hour)",
+                one.instance_type, one.capacity_type, one.zone, one.price
+            )
+        })
+        .collect();
+    let successors = successors.join(", ");
     for (machine, removal) in targets {
         moves.promise(context, &removal.node);
         info!(
             machine = %machine.key, node = %removal.node, cause = %removal.cause, reason = %removal.reason,
-            replacements = names.len(), "disruption begun"
+            replacements = names.len(), "disrupting node: its replacement comes first"
         );
-        let said = format!("{} takes its place: {}", names.join(", "), removal.reason);
+        let said = format!("Replaced by {successors}: {}", removal.reason);
         context.tell_machine(machine, Severity::Normal, "DisruptionLaunching", &said);
     }
 }
@@ -346,7 +358,7 @@ async fn replace_static(
         let mut usage = limits::usage(&world, pool.id(), None);
         usage.nodes += 1;
         if let Some(limit) = usage.exceeds(&pool.pool.limits) {
-            info!(machine = %machine.key, %limit, "not replaced yet: the pool has no room for its successor");
+            info!(machine = %machine.key, %limit, "not replaced yet: pool limit leaves no room for a replacement");
             return;
         }
         pool

@@ -162,7 +162,7 @@ async fn drifted(
             .unwrap_or_else(|| "?".into());
         return Some((
             "InstanceTypeNotFound".into(),
-            format!("{kind} is not in the catalogue any more"),
+            format!("instance type {kind} is no longer in the catalogue"),
         ));
     }
     match slot.call(slot.provider.drift(bought?)).await {
@@ -170,7 +170,7 @@ async fn drifted(
         Ok(None) => None,
         Err(error) => {
             // Not to know is not drift: what was known stays.
-            warn!(machine = %machine.key, %error, "the cloud cannot tell whether it drifted");
+            warn!(machine = %machine.key, %error, "drift could not be checked with the cloud");
             let known = machine.status.conditions.get(kinds::DRIFTED)?;
             (known.status == Truth::True).then(|| (known.reason.clone(), known.message.clone()))
         }
@@ -222,7 +222,7 @@ async fn write(
         }),
     };
     if changed {
-        info!(machine = %machine.key, drifted = status.conditions.is_true(kinds::DRIFTED), "drift has changed");
+        info!(machine = %machine.key, drifted = status.conditions.is_true(kinds::DRIFTED), "drift status has changed");
         context
             .view
             .note_machine(dialect.write_machine_status(machine, &status).await?);

@@ -69,7 +69,7 @@ pub(super) fn out_of_turn<'m>(
 ) -> Option<Held> {
     let waits = command.launches.is_empty() && command.cause() != DisruptionReason::Empty;
     (waits && !machines.all(|machine| turns.take(machine)))
-        .then(|| held("other nodes of its pool are being drained".to_owned()))
+        .then(|| held("other nodes of its NodePool are being drained".to_owned()))
 }
 
 /// Where many nodes are sick at once the sickness is elsewhere, and taking nodes away does not cure it.
@@ -113,7 +113,7 @@ fn unsettled(
     };
     let until = command.removals.iter().filter_map(quiet).max()?;
     Some(Held {
-        because: "pods came or went a moment ago".to_owned(),
+        because: "pods were added or removed a moment ago".to_owned(),
         until: Some(until),
     })
 }
@@ -134,7 +134,7 @@ fn dear(
         let slot = context.classes.slot(&machine.class);
         let said = outdated(slot.and_then(|slot| slot.read()), most, now)?;
         Some(format!(
-            "the prices of {} are too old: read {said}",
+            "prices of {} are outdated (read {said})",
             machine.class
         ))
     });
@@ -167,13 +167,13 @@ fn no_saving(
     let mut present = Money::ZERO;
     for (node, price) in before {
         let Some(price) = price else {
-            return Some(format!("what node {node} costs is not known"));
+            return Some(format!("price of node {node} is unknown"));
         };
         present = present.saturating_add(*price);
     }
     let after = after.fold(Money::ZERO, Money::saturating_add);
     (after >= present)
-        .then(|| format!("its replacement costs {after} an hour and not less than {present}"))
+        .then(|| format!("its replacement would cost {after} an hour, not less than {present}"))
 }
 
 /// Nodes on which pods come and go are not weighed at all: deciding is work, and they would be held back anyway.
@@ -248,7 +248,7 @@ fn failed(context: &Context, own: &[&MachineRecord], now: Timestamp) -> Option<H
     let uids = own.iter().map(|machine| &machine.uid.0);
     let until = context.past.replacement_retry(uids, now)?;
     Some(Held {
-        because: format!("its replacement failed; the next attempt is at {until}"),
+        because: format!("its replacement failed; next attempt at {until}"),
         until: Some(until),
     })
 }
@@ -273,7 +273,7 @@ fn again(
         return None;
     }
     Some(Held {
-        because: format!("the very same was done at {when} and has not lasted"),
+        because: format!("the same replacement was made at {when} and did not last"),
         until: Some(clock::after(when, window)),
     })
 }

@@ -46,7 +46,7 @@ fn fate(replacements: &[Option<(bool, bool)>], now: Timestamp, deadline: Timesta
         .iter()
         .any(|one| matches!(one, None | Some((_, true))))
     {
-        return Fate::Undo("a replacement could not be had".to_owned());
+        return Fate::Undo("a replacement could not be launched".to_owned());
     }
     if replacements
         .iter()
@@ -55,7 +55,7 @@ fn fate(replacements: &[Option<(bool, bool)>], now: Timestamp, deadline: Timesta
         return Fate::Finish;
     }
     if now >= deadline {
-        return Fate::Undo("the replacements took too long".to_owned());
+        return Fate::Undo("replacements were not ready in time".to_owned());
     }
     Fate::Wait
 }
@@ -127,7 +127,7 @@ pub(super) async fn progress(context: &Context) {
             Fate::Finish => finish(context, &intent, &open).await,
             Fate::Wait => {}
             Fate::Undo(why) => {
-                info!(%id, %why, "disruption is undone");
+                info!(%id, %why, "disruption is cancelled");
                 for machine in &open {
                     context.tell_machine(machine, Severity::Warning, "DisruptionUndone", &why);
                 }
@@ -147,9 +147,9 @@ pub(super) async fn progress(context: &Context) {
     for name in stale {
         let node = context.view.read().nodes.get(&name).cloned();
         if let Some(node) = node {
-            info!(node = %name, "a taint that nobody stands for is taken off");
+            info!(node = %name, "taint is removed: no disruption is under way");
             if let Err(error) = taint(context, &node, Taintedness::Clean).await {
-                warn!(node = %name, %error, "the taint could not be taken off");
+                warn!(node = %name, %error, "taint could not be removed");
             }
         }
     }
@@ -189,7 +189,7 @@ fn stale(world: &World) -> Vec<Name> {
 async fn finish(context: &Context, intent: &Intent, open: &[&Arc<MachineRecord>]) {
     for machine in open {
         if let Some(why) = obstacle(context, machine, intent.cause).await {
-            info!(machine = %machine.key, %why, "disruption is undone at the last moment");
+            info!(machine = %machine.key, %why, "disruption is cancelled: the node is needed");
             undo(context, &intent.id).await;
             return;
         }
@@ -212,8 +212,8 @@ async fn finish(context: &Context, intent: &Intent, open: &[&Arc<MachineRecord>]
         // It is asked again when the next second comes.
         let Some(lacking) = lacking else { return };
         if lacking > 0 {
-            let why = format!("{lacking} of its pods would have no place any more");
-            info!(machine = %machine.key, %why, "stays after all");
+            let why = format!("{lacking} of its pods fit on no other node any more");
+            info!(machine = %machine.key, %why, "disruption is cancelled");
             context.tell_machine(machine, Severity::Normal, "DisruptionBlocked", &why);
             undo(context, &intent.id).await;
             return;
@@ -243,13 +243,13 @@ pub(super) async fn obstacle(
     let node = machine.status.node.as_ref()?;
     let pods = match live_pods(context, node).await {
         Ok(pods) => pods,
-        Err(error) => return Some(format!("its pods cannot be read: {error}")),
+        Err(error) => return Some(format!("pods of the node could not be read: {error}")),
     };
     let now = context.now();
     if cause == DisruptionReason::Empty
         && let Some(pod) = pods.iter().find(|pod| is_work(pod))
     {
-        return Some(format!("pod {} has come to it", pod.key));
+        return Some(format!("pod {} was scheduled to it", pod.key));
     }
     // A drain that has a deadline may disturb anybody in the end.
     let eventual = machine.termination_grace.is_some() && cause == DisruptionReason::Drifted;
@@ -257,7 +257,10 @@ pub(super) async fn obstacle(
         .iter()
         .find(|pod| pod.active() && pod.do_not_disrupt.active(now));
     match held {
-        Some(pod) if !eventual => Some(format!("pod {} has karpenter.sh/do-not-disrupt", pod.key)),
+        Some(pod) if !eventual => Some(format!(
+            "pod {} has annotation karpenter.sh/do-not-disrupt",
+            pod.key
+        )),
         _ => None,
     }
 }
@@ -279,7 +282,7 @@ pub(super) async fn undo(context: &Context, id: &Name) {
         (machines, unneeded)
     };
     for machine in &unneeded {
-        info!(machine = %machine.key, %id, "a replacement is not needed any more");
+        info!(machine = %machine.key, %id, "replacement is no longer needed");
         delete(context, machine, "unneeded").await;
     }
     for machine in machines.iter().filter(|one| one.deleting.is_none()) {
@@ -291,7 +294,7 @@ pub(super) async fn undo(context: &Context, id: &Name) {
         if let Some(node) = node
             && let Err(error) = taint(context, &node, Taintedness::Clean).await
         {
-            warn!(machine = %machine.key, %error, "the taint could not be taken off; it is tried again");
+            warn!(machine = %machine.key, %error, "taint could not be removed; it is tried again");
             continue;
         }
         let Some(dialect) = context.dialect(&machine.key) else {
@@ -303,7 +306,7 @@ pub(super) async fn undo(context: &Context, id: &Name) {
         match dialect.patch_machine(&current, &change).await {
             Ok(written) => context.view.note_machine(written),
             Err(error) => {
-                warn!(machine = %machine.key, %error, "the disruption could not be taken back yet");
+                warn!(machine = %machine.key, %error, "disruption could not be cancelled yet");
             }
         }
     }

@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, Either};
-use http::{Method, Request, Response};
+use http::header::USER_AGENT;
+use http::{HeaderValue, Method, Request, Response};
 use joiner_providers::ProviderError;
 use kube::Client;
 use kube::client::{Body, ClientBuilder};
@@ -22,6 +23,10 @@ use tower::{BoxError, Layer, Service};
 use tracing::{debug, warn};
 
 use crate::record::Key;
+
+/// How requests say whose they are. What stands before the version is the name in `managedFields` of all that is written,
+/// so that it can be told apart from what other controllers write.
+const AGENT: &str = concat!("joiner/", env!("CARGO_PKG_VERSION"));
 
 /// The longest that a write may take. The API server gives up on its own requests after a minute at most; a quarter of
 /// that keeps a machine's next step within the bounds that reliability promises.
@@ -83,9 +88,9 @@ impl WriteError {
     /// Says in the log what of an object was not written.
     pub fn log(&self, object: &Key, what: &'static str) {
         if self.outpaced() {
-            debug!(%object, what, error = %self, "has changed meanwhile");
+            debug!(%object, what, error = %self, "object has changed; it is read again");
         } else {
-            warn!(%object, what, error = %self, "was not written");
+            warn!(%object, what, error = %self, "object could not be written");
         }
     }
 
@@ -316,7 +321,9 @@ where
         self.inner.poll_ready(context).map_err(Into::into)
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        let agent = HeaderValue::from_static(AGENT);
+        request.headers_mut().entry(USER_AGENT).or_insert(agent);
         let reads = matches!(*request.method(), Method::GET | Method::HEAD);
         if !reads && !self.fence.holds() {
             return async { Err(BoxError::from(NotLeader)) }.boxed();
@@ -432,6 +439,28 @@ mod tests {
 
     fn namespaces(client: Client) -> kube::Api<k8s_openapi::api::core::v1::Namespace> {
         kube::Api::all(client)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn every_request_says_whose_it_is() {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let agents = Arc::clone(&seen);
+        let server = tower::service_fn(move |request: Request<Body>| {
+            let agent = request.headers().get(USER_AGENT).cloned();
+            agents.lock().unwrap().push(agent);
+            answer(request)
+        });
+        let clients = Clients::over(&server, Fence::open());
+        for client in [clients.reads, clients.writes, clients.lease] {
+            namespaces(client).get("x").await.unwrap();
+        }
+        let seen = seen.lock().unwrap();
+        assert_eq!(seen.len(), 3);
+        let named = |one: &Option<HeaderValue>| {
+            let text = one.as_ref().and_then(|one| one.to_str().ok());
+            text.is_some_and(|text| text.starts_with("joiner/"))
+        };
+        assert!(seen.iter().all(named), "{seen:?}");
     }
 
     #[tokio::test(start_paused = true)]

@@ -126,7 +126,7 @@ impl Events {
                 let namespace = event.metadata.namespace.clone().unwrap_or_default();
                 let api: Api<Event> = Api::namespaced(client.clone(), &namespace);
                 if let Err(error) = api.create(&PostParams::default(), &event).await {
-                    debug!(%error, "an event was not written");
+                    debug!(%error, "event could not be written");
                 }
                 tokio::time::sleep(Duration::from_secs(1) / PER_SECOND).await;
             }

@@ -106,14 +106,17 @@ impl Elector {
                 Ok(false) => {
                     self.fence.close();
                     if self.leading.send_replace(false) {
-                        warn!(lease = self.options.name, "another process leads now");
+                        warn!(
+                            lease = self.options.name,
+                            "lost the leader election to another process"
+                        );
                     }
                 }
                 Err(error) => {
                     pause = self.options.retry;
-                    warn!(%error, "the lease could not be renewed");
+                    warn!(%error, "lease could not be renewed");
                     if !self.fence.holds() && self.leading.send_replace(false) {
-                        warn!(lease = self.options.name, "the lease has run out");
+                        warn!(lease = self.options.name, "lease has expired");
                     }
                 }
             }
@@ -138,7 +141,7 @@ impl Elector {
                 .replace(&options.name, &PostParams::default(), &lease)
                 .await
             {
-                warn!(%error, "the lease could not be given back");
+                warn!(%error, "lease could not be released");
             }
         }
     }

@@ -68,7 +68,7 @@ macro_rules! metrics {
             /// Registers everything.
             pub fn register(registry: &mut Registry) -> Self {
                 let metrics = Metrics { $($field: $make,)+ };
-                $(registry.register($name, concat!($($doc),+).trim(), metrics.$field.clone());)+
+                $(registry.register($name, concat!($($doc),+).trim().trim_end_matches('.'), metrics.$field.clone());)+
                 metrics.start();
                 metrics
             }
@@ -77,100 +77,100 @@ macro_rules! metrics {
 }
 
 metrics! {
-    /// What runs.
+    /// Build information: version.
     build: Family<Build, Gauge> = Family::default(), "karpenter_build_info";
-    /// Machine objects written.
+    /// NodeClaims created, by reason and pool.
     created: Family<Created, Counter> = Family::default(), "karpenter_nodeclaims_created";
-    /// Machine objects that were asked to be deleted.
+    /// NodeClaims disrupted, by reason, pool and capacity type.
     disrupted: Family<Disrupted, Counter> = Family::default(), "karpenter_nodeclaims_disrupted";
-    /// Machines that are gone for good.
+    /// NodeClaims terminated, by pool, zone and capacity type.
     terminated: Family<Terminated, Counter> = Family::default(), "karpenter_nodeclaims_terminated";
-    /// From the wish that a machine goes until it is gone.
+    /// Seconds from the deletion of a NodeClaim until its machine is gone.
     termination: Seconds<PoolLabel> = Family::new_with_constructor(terminations),
         "karpenter_nodeclaims_termination_duration_seconds";
-    /// Machines that became nodes.
+    /// Nodes that joined the cluster and are initialized.
     nodes_created: Family<PoolZone, Counter> = Family::default(), "karpenter_nodes_created";
-    /// Nodes that are gone.
+    /// Nodes terminated, by pool and zone.
     nodes_terminated: Family<PoolZone, Counter> = Family::default(), "karpenter_nodes_terminated";
-    /// Nodes that were emptied.
+    /// Nodes drained, by pool.
     nodes_drained: Family<PoolLabel, Counter> = Family::default(), "karpenter_nodes_drained";
-    /// From the wish that a node goes until it is gone.
+    /// Seconds from the deletion of a node until it is gone.
     nodes_termination: Summary<PoolLabel> = Summary::default(),
         "karpenter_nodes_termination_duration_seconds";
-    /// How old nodes became.
+    /// Age of nodes when they were terminated, in seconds.
     lifetime: Seconds<PoolLabel> = Family::new_with_constructor(lifetimes),
         "karpenter_nodes_lifetime_duration_seconds";
-    /// What a pool has.
+    /// Resources that a pool has provisioned.
     usage: Family<PoolResource, Fraction> = Family::default(), "karpenter_nodepools_usage";
-    /// What a pool may have.
+    /// Limits of a pool, by resource.
     limit: Family<PoolResource, Fraction> = Family::default(), "karpenter_nodepools_limit";
-    /// Dollars per hour of a pool.
+    /// What the nodes of a pool cost at today's prices, in dollars per hour.
     cost: Family<PoolLabel, Fraction> = Family::default(), "karpenter_nodepools_cost_total";
-    /// Nodes of a pool that are away and count against its budgets.
+    /// Nodes of a pool that are disrupted and count against its disruption budgets.
     consuming: Family<PoolReason, Gauge> = Family::default(),
         "karpenter_nodepools_nodes_consuming_budgets";
-    /// Nodes of a pool that may be away at once.
+    /// Nodes of a pool that its disruption budgets allow to be disrupted at once.
     allowed: Family<PoolReason, Gauge> = Family::default(),
         "karpenter_nodepools_allowed_disruptions";
-    /// What pods ask for of what nodes have, in percent.
+    /// Requests of pods in percent of what nodes have allocatable.
     utilization: Family<Resource, Fraction> = Family::default(), "karpenter_cluster_utilization_percent";
-    /// How long a plan took.
+    /// Seconds that scheduling took.
     scheduling: Seconds<Controller> = Family::new_with_constructor(durations),
         "karpenter_scheduler_scheduling_duration_seconds";
-    /// Pods without a place after the last plan.
+    /// Pods that could not be scheduled in the last plan.
     unschedulable: Family<Controller, Gauge> = Family::default(),
         "karpenter_scheduler_unschedulable_pods_count";
-    /// Pods that were left out of the last plan.
+    /// Pending pods that the last plan ignored, because they cannot be scheduled anywhere.
     ignored: Gauge = Gauge::default(), "karpenter_scheduler_ignored_pods_count";
-    /// Whether the view is complete.
+    /// 1 if the cluster state is synced.
     synced: Gauge = Gauge::default(), "karpenter_cluster_state_synced";
-    /// For how long the view has not been complete.
+    /// Seconds for which the cluster state has not been synced.
     unsynced: Fraction = Gauge::default(), "karpenter_cluster_state_unsynced_time_seconds";
-    /// Nodes in the view.
+    /// Nodes in the cluster state.
     nodes: Gauge = Gauge::default(), "karpenter_cluster_state_node_count";
-    /// How long calls to clouds took.
+    /// Seconds that calls to clouds took.
     cloud_calls: Seconds<CloudCall> = Family::new_with_constructor(durations),
         "karpenter_cloudprovider_duration_seconds";
     /// Calls to clouds that failed.
     cloud_errors: Family<CloudError, Counter> = Family::default(), "karpenter_cloudprovider_errors";
-    /// From the making of a pod until it was bound.
+    /// Seconds from the creation of a pod until it was bound.
     pods_bound: Histogram = durations(), "karpenter_pods_bound_duration_seconds";
-    /// From the making of a pod until it was ready.
+    /// Seconds from the creation of a pod until it was ready.
     pods_started: Summary<Unlabelled> = Summary::default(), "karpenter_pods_startup_duration_seconds";
-    /// From the first plan that had a place for a pod until it was bound.
+    /// Seconds from the first plan that placed a pod until it was bound.
     pods_provisioned: Histogram = durations(), "karpenter_pods_provisioning_bound_duration_seconds";
-    /// From the first plan that had a place for a pod until it was ready.
+    /// Seconds from the first plan that placed a pod until it was ready.
     pods_provisioned_started: Histogram = durations(),
         "karpenter_pods_provisioning_startup_duration_seconds";
-    /// From the making of a pod until the first plan for it.
+    /// Seconds from the creation of a pod until the first plan for it.
     pods_considered: Histogram = durations(), "karpenter_pods_scheduling_decision_duration_seconds";
-    /// Evictions asked for.
+    /// Evictions requested, by answer.
     evictions: Family<Code, Counter> = Family::default(), "karpenter_pods_eviction_requests";
-    /// Pods that were asked or made to leave.
+    /// Pods evicted or deleted while nodes were drained, by reason.
     drained: Family<Reason, Counter> = Family::default(), "karpenter_pods_drained";
-    /// Disruptions begun.
+    /// Disruption decisions carried out.
     decisions: Family<Decision, Counter> = Family::default(), "karpenter_voluntary_disruption_decisions";
-    /// Disruptions begun, by pool.
+    /// Disruption decisions carried out, by pool.
     pool_decisions: Family<PoolDecision, Counter> = Family::default(),
         "karpenter_voluntary_disruption_decisions_by_nodepool";
-    /// Nodes that may go, budgets and prices aside.
+    /// Nodes eligible for disruption, regardless of budgets and prices.
     eligible: Family<Reason, Gauge> = Family::default(), "karpenter_voluntary_disruption_eligible_nodes";
-    /// Disruptions undone.
+    /// Disruptions cancelled after they had begun.
     rollbacks: Family<Decision, Counter> = Family::default(),
         "karpenter_voluntary_disruption_queue_failures";
-    /// How long it took to look for nodes that may go.
+    /// Seconds that a disruption decision took.
     evaluation: Seconds<Evaluation> = Family::new_with_constructor(durations),
         "karpenter_voluntary_disruption_decision_evaluation_duration_seconds";
-    /// Disruptions that did not stand a second look.
+    /// Disruption decisions that failed validation.
     failed_validations: Family<Validation, Counter> = Family::default(),
         "karpenter_voluntary_disruption_failed_validations";
-    /// Machines at clouds that no object asked for.
+    /// Machines terminated because the cluster has no object for them.
     leaked: Counter = Counter::default(), "joiner_leaked_machines";
-    /// Objects that cannot be read.
+    /// Objects that are malformed and cannot be read.
     malformed: Gauge = Gauge::default(), "joiner_malformed_objects";
-    /// Offerings and pools that are left alone for a while.
+    /// Offerings of a pool that are not tried until their back-off ends.
     waiting: Family<PoolLabel, Gauge> = Family::default(), "joiner_offerings_waiting";
-    /// Promises that did not hold when they were checked.
+    /// Invariants that were found violated.
     violations: Family<Invariant, Counter> = Family::default(), "joiner_invariant_violations";
 }
 

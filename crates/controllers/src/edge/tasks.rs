@@ -72,7 +72,7 @@ impl Tasks {
                 Ok(()) => format!("task {what} ended"),
                 Err(panic) => format!("task {what} panicked: {}", message(&*panic)),
             };
-            error!(%said, "nothing goes on without this task: the process must be started again");
+            error!(%said, "a vital task has ended: the process must be restarted");
             let _ = tasks.failure.set(said);
             tasks.failed.cancel();
         });

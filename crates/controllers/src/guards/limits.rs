@@ -3,7 +3,7 @@
 use joiner_core::money::Money;
 use joiner_core::name::Name;
 use joiner_core::problem::{Limits, Node, Pool};
-use joiner_core::resources::Resources;
+use joiner_core::resources::{Resources, figure};
 
 use crate::record::Key;
 use crate::view::World;
@@ -32,23 +32,39 @@ impl Usage {
         if let Some(most) = limits.nodes
             && self.nodes > most
         {
-            return Some(format!("nodes: {} of {most}", self.nodes));
+            return Some(format!("limits.nodes ({} of {most})", self.nodes));
         }
         if let Some(most) = limits.cost
             && self.cost > most
         {
-            return Some(format!(
-                "cost: {:.4} of {:.4} dollars an hour",
-                self.cost.dollars(),
-                most.dollars()
-            ));
+            return Some(format!("limits.cost ({} of {most} an hour)", self.cost));
         }
         limits
             .resources
             .iter()
             .find(|(name, most)| self.resources.get(name) > *most)
-            .map(|(name, most)| format!("{name}: {} of {most}", self.resources.get(name)))
+            .map(|(name, most)| resource(name, self.resources.get(name), most))
     }
+
+    /// The first limit that leaves no room at all, in words.
+    pub fn reaches(&self, limits: &Limits) -> Option<String> {
+        if let Some(most) = limits.nodes
+            && self.nodes >= most
+        {
+            return Some(format!("limits.nodes ({} of {most})", self.nodes));
+        }
+        let mut all = limits.resources.iter();
+        all.find(|(name, most)| self.resources.get(name) >= *most)
+            .map(|(name, most)| resource(name, self.resources.get(name), most))
+    }
+}
+
+fn resource(name: &str, used: i64, most: i64) -> String {
+    format!(
+        "limits.{name} ({} of {})",
+        figure(name, used),
+        figure(name, most)
+    )
 }
 
 /// What a pool has, one machine perhaps left out.
@@ -112,9 +128,19 @@ mod tests {
         };
         usage.add(&Resources::new().with("cpu", 4000), Money::ZERO);
         assert_eq!(usage.exceeds(&limits), None);
-        usage.add(&Resources::new().with("cpu", 1), Money::ZERO);
-        assert_eq!(usage.exceeds(&limits).as_deref(), Some("cpu: 4001 of 4000"));
+        assert_eq!(
+            usage.reaches(&limits).as_deref(),
+            Some("limits.cpu (4 of 4)")
+        );
+        usage.add(&Resources::new().with("cpu", 500), Money::ZERO);
+        assert_eq!(
+            usage.exceeds(&limits).as_deref(),
+            Some("limits.cpu (4.5 of 4)")
+        );
         usage.add(&Resources::new(), Money::ZERO);
-        assert_eq!(usage.exceeds(&limits).as_deref(), Some("nodes: 3 of 2"));
+        assert_eq!(
+            usage.exceeds(&limits).as_deref(),
+            Some("limits.nodes (3 of 2)")
+        );
     }
 }

@@ -203,11 +203,14 @@ fn blocked(observed: &Observed, group: &[&Arc<PodRecord>]) -> Option<String> {
         .iter()
         .find(|pod| pod.active() && pod.do_not_disrupt.active(observed.now));
     if let Some(pod) = forbidden {
-        return Some(format!("pod {} has karpenter.sh/do-not-disrupt", pod.key));
+        return Some(format!(
+            "pod {} has annotation karpenter.sh/do-not-disrupt",
+            pod.key
+        ));
     }
     group.iter().find_map(|pod| {
         let eviction = observed.memory.evictions.get(&pod.uid)?;
         let said = eviction.blocked.as_ref()?;
-        Some(format!("pod {} is held back: {said}", pod.key))
+        Some(format!("pod {} cannot be evicted: {said}", pod.key))
     })
 }

@@ -11,7 +11,7 @@ use crate::context::Context;
 use crate::dialect::ObjectRef;
 use crate::edge::clients::WriteError;
 use crate::edge::events::Severity;
-use crate::record::MachineRecord;
+use crate::record::{MachineRecord, Truth, kinds};
 use crate::view::pods::PodKey;
 
 impl Worker<'_> {
@@ -34,7 +34,7 @@ impl Worker<'_> {
         if answer == Err(WriteError::NotLeader) {
             return Err(WriteError::NotLeader);
         }
-        info!(machine = %machine.key, %pod, grace_seconds, "a pod is made to leave: the drain's time is up");
+        info!(machine = %machine.key, %pod, grace_seconds, "pod is deleted: the time for draining its node is over");
         context.metrics.pod_drained("Forceful Termination");
         let message = format!(
             "Deleted with {grace_seconds}s of grace: the node's termination grace period ends"
@@ -101,9 +101,18 @@ async fn ask(
         debug!(machine = %machine.key, %pod, "evicted");
         let why = machine
             .intent()
-            .map_or_else(|| "its node goes".to_owned(), |one| one.cause.to_string());
-        context.metrics.pod_drained(&why);
-        let message = format!("Evicted pod: {why}");
+            .map(|one| one.cause.to_string())
+            .or_else(|| {
+                let told = machine.status.conditions.get(kinds::DISRUPTION_REASON)?;
+                (told.status == Truth::True).then(|| told.reason.to_string())
+            });
+        let (metric, why) = match why {
+            Some(why) => (why.clone(), format!(" ({why})")),
+            None => ("its node goes".to_owned(), String::new()),
+        };
+        context.metrics.pod_drained(&metric);
+        let node = machine.status.node.as_deref().unwrap_or(&machine.key.name);
+        let message = format!("Node {node} is being removed{why}");
         context.events_for(&machine.key).say(
             &pod_ref(pod, uid),
             Severity::Normal,

@@ -126,7 +126,10 @@ pub(super) fn obstacle(
                 .any(|(key, effect)| *key == &*taint.key && *effect == taint.effect)
     });
     if let Some(taint) = ephemeral {
-        let message = format!("taint {}:{} is still there", taint.key, taint.effect);
+        let message = format!(
+            "startup taint {}:{} is not removed yet",
+            taint.key, taint.effect
+        );
         return Some(("KnownEphemeralTaintsExist", message));
     }
     let missing = machine.requests.iter().find(|(name, amount)| {
@@ -135,7 +138,7 @@ pub(super) fn obstacle(
     missing.map(|(name, _)| {
         (
             "ResourceNotRegistered",
-            format!("the node does not offer {name} yet"),
+            format!("node does not report resource {name} yet"),
         )
     })
 }

@@ -44,7 +44,7 @@ impl Worker<'_> {
                 let joins = stays && !machine.registered();
                 let opens = stays && machine.initialized() && change.taints.is_some();
                 if opens {
-                    info!(machine = %machine.key, node = %change.name, "open to the pods it was kept for");
+                    info!(machine = %machine.key, node = %change.name, "node takes the pods that it was reserved for");
                     crate::disrupt::reserve::fill(self.context, machine);
                 }
                 let _turn = if joins || opens {
@@ -78,7 +78,7 @@ impl Worker<'_> {
         dialect: &dyn Dialect,
     ) -> Result<(), WriteError> {
         let Some(change) = crate::provision::choose(self.context, machine).await else {
-            let said = "no offering meets its requirements".to_owned();
+            let said = "no offering meets the requirements of the machine".to_owned();
             let cause = Cause::InsufficientCapacity(said);
             return self.delete(machine, dialect, cause).await;
         };
@@ -146,7 +146,7 @@ impl Worker<'_> {
             Ok(_) | Err(WriteError::Gone(_)) => {}
             Err(error) => return Err(error),
         }
-        info!(machine = %machine.key, node = machine.status.node.as_deref(), "machine is gone");
+        info!(machine = %machine.key, node = machine.status.node.as_deref(), "deleted nodeclaim");
         context.metrics.machine_gone(machine, context.now());
         context.view.forget_machine(machine);
         Ok(())
@@ -166,7 +166,7 @@ impl Worker<'_> {
                 context.backoffs.succeed(&Subject::offering(purchase));
                 info!(
                     machine = %machine.key, id = %bought.id, instance_type = %bought.instance_type,
-                    zone = %bought.zone, price = purchase.price.dollars(), "launched"
+                    zone = %bought.zone, price = purchase.price.dollars(), "launched nodeclaim"
                 );
             }
             Err(error @ (ProviderError::OutOfCapacity(_) | ProviderError::Quota(_))) => {
@@ -176,7 +176,7 @@ impl Worker<'_> {
                         .fail(Subject::offering(purchase), &error.to_string(), now);
                 info!(
                     machine = %machine.key, instance_type = %purchase.instance_type, zone = %purchase.zone,
-                    %error, next_try = %until, "not to be had"
+                    %error, next_try = %until, "offering is not available"
                 );
                 self.note_backoff(machine);
                 let message = format!("{} in {}: {error}", purchase.instance_type, purchase.zone);
@@ -188,7 +188,7 @@ impl Worker<'_> {
                 );
             }
             Err(error) => {
-                warn!(machine = %machine.key, %error, "launch did not succeed");
+                warn!(machine = %machine.key, %error, "launch failed");
                 context.tell_machine(
                     machine,
                     Severity::Warning,
@@ -270,7 +270,7 @@ impl Worker<'_> {
     ) -> Result<(), WriteError> {
         let context = self.context;
         let sentence = cause.sentence();
-        info!(machine = %machine.key, reason = cause.word(), %sentence, "machine is given up");
+        info!(machine = %machine.key, reason = cause.word(), %sentence, "machine is deleted");
         let word = if dialect.explains_failures() {
             cause.event()
         } else {

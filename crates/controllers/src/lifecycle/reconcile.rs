@@ -112,15 +112,15 @@ impl Worker<'_> {
                 return Some(wake);
             }
             if self.context.settings.mode == Mode::ObserveOnly && changes(&next) {
-                info!(machine = %key, ?next, "would do this, but only observes");
+                info!(machine = %key, step = next.word(), "observe-only: would act on the machine");
                 return Some(Wake::OnChange);
             }
             // Whatever was done did not change what is to be done: doing it again at once will not either.
             if before.as_ref() == Some(&next) {
-                warn!(machine = %key, ?next, "no progress");
+                warn!(machine = %key, step = next.word(), "step made no progress; it is tried again");
                 return Some(Wake::At(clock::after(now, NO_PROGRESS)));
             }
-            debug!(machine = %key, ?next, "step");
+            debug!(machine = %key, step = next.word(), "step");
             before = Some(next.clone());
             match self
                 .perform(&machine, &*dialect, slot.as_deref(), next)
@@ -134,7 +134,7 @@ impl Worker<'_> {
                     self.reread(&machine, &*dialect, gone).await;
                 }
                 Err(error) => {
-                    warn!(machine = %key, %error, "a write did not succeed");
+                    warn!(machine = %key, %error, "write failed; it is tried again");
                     self.memory.stumbled(self.context.now());
                     let at = self.memory.retry_at.unwrap_or(now);
                     // The next step must not be held up by a wait that belongs to the cloud.

@@ -56,7 +56,10 @@ pub(super) fn step(machine: &MachineRecord, observed: &Observed) -> Step {
         },
         several => {
             let names: Vec<&str> = several.iter().map(|node| &*node.name).collect();
-            let message = format!("nodes {} all claim to be this machine", names.join(", "));
+            let message = format!(
+                "several nodes claim to be this machine: {}",
+                names.join(", ")
+            );
             let change = (
                 kinds::REGISTERED,
                 Truth::False,
@@ -98,7 +101,7 @@ pub(super) const NO_NODE: &str = "no node has joined that is this machine";
 fn missing(machine: &MachineRecord, observed: &Observed, timeouts: Timeouts) -> Step {
     let now = observed.now;
     let said = observed.memory.machine().map(|one| match &one.state {
-        MachineState::Pending(said) => format!("the cloud says: {}", shorten(said)),
+        MachineState::Pending(said) => format!("waiting for the cloud: {}", shorten(said)),
         MachineState::Stopping => "the cloud is stopping it".to_owned(),
         _ => NO_NODE.to_owned(),
     });

@@ -148,7 +148,7 @@ pub(crate) async fn report(context: &Context) {
             continue;
         };
         if let Err(error) = dialect.write_overlay(&overlay, &conditions).await {
-            warn!(overlay = %overlay.key, %error, "its status was not written");
+            warn!(overlay = %overlay.key, %error, "status of the NodeOverlay could not be written");
         }
     }
 }

@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use joiner_core::money::Money;
 use tracing::debug;
 
 use crate::context::{Context, Mode};
 use crate::edge::clock;
 use crate::record::{MachineRecord, MachineStatus};
-use crate::view::problem::price;
+use crate::view::World;
+use crate::view::problem::{listed_price, price};
 
 /// How old the time of the last look may get on an object on which nothing else changes: every look written down would
 /// be a write for each node every half minute.
@@ -23,6 +25,42 @@ pub(crate) async fn run(context: Arc<Context>) {
         if keeps && context.may_act() && context.settings.mode == Mode::Act {
             look(&context).await;
         }
+    }
+}
+
+/// What machines cost at the prices of today.
+pub(crate) struct Today<'c> {
+    context: &'c Context,
+    /// Only where overlays change what catalogues say.
+    terms: Option<crate::view::problem::Terms>,
+}
+
+impl<'c> Today<'c> {
+    /// The prices of this moment.
+    pub(crate) fn new(context: &'c Context, world: &World) -> Self {
+        let overlays = crate::market::overlays::accepted(context, world);
+        let terms = || crate::market::terms::terms(context, world, context.now());
+        Today {
+            context,
+            terms: (!overlays.is_empty()).then(terms),
+        }
+    }
+
+    /// What a machine costs an hour: as its catalogue says, else as was agreed.
+    pub(crate) fn price(&self, machine: &MachineRecord) -> Option<Money> {
+        if let Some(terms) = &self.terms {
+            return price(machine, terms);
+        }
+        let slot = self.context.classes.slot(&machine.class);
+        let catalog = slot.and_then(|slot| slot.catalog());
+        listed_price(machine, catalog.as_deref())
+    }
+
+    /// What all machines of a pool cost an hour.
+    pub(crate) fn of_pool(&self, world: &World, pool: &str) -> Money {
+        let own = world.machines.iter();
+        let own = own.filter(|one| one.pool.as_deref() == Some(pool));
+        own.filter_map(|machine| self.price(machine)).sum()
     }
 }
 

@@ -307,7 +307,7 @@ impl Classes {
                     slots.insert(record.key.clone(), Arc::new(slot))
                 }
                 Ok(Err(error)) => {
-                    warn!(class = %record.key, %error, "node class cannot be used");
+                    warn!(class = %record.key, %error, "node class is not usable");
                     trouble.insert(record.key.clone(), error.to_string());
                     None
                 }
@@ -350,7 +350,7 @@ impl Classes {
                 }
                 // What was read before stays in use: a cloud that stumbles has not lost its wares.
                 Err(error) => {
-                    warn!(class = %slot.key, %error, "its catalogue could not be read");
+                    warn!(class = %slot.key, %error, "catalogue of the node class could not be read; the last one stays in use");
                     stock.trouble = Some(Trouble {
                         lasting: !error.passes(),
                         said: error.to_string(),

@@ -87,7 +87,7 @@ pub(crate) fn closed(
     now: Timestamp,
 ) -> Option<String> {
     if context.settings.paused {
-        return Some("everything is paused".to_owned());
+        return Some("launching is paused (--paused)".to_owned());
     }
     if let Some(held) = world.held(pool) {
         return Some(held);
@@ -96,7 +96,7 @@ pub(crate) fn closed(
         return Some(invalid.clone());
     }
     if world.namesake(pool).is_some() {
-        return Some(format!("another pool is called {} too", pool.id()));
+        return Some(format!("another pool is named {} too", pool.id()));
     }
     let class = world.classes.get(&pool.class).map(AsRef::as_ref);
     if let Some((_, said)) = context.classes.unusable(&pool.class, class) {
@@ -105,7 +105,7 @@ pub(crate) fn closed(
     let (until, because) = context
         .backoffs
         .waiting(&Subject::Pool(pool.id().clone()), now)?;
-    Some(format!("waits until {until} after a failure: {because}"))
+    Some(format!("no node is launched until {until}: {because}"))
 }
 
 /// Why a pool that launches machines only for pods that have waited for a while does not do so yet.
@@ -127,9 +127,8 @@ fn steadying(world: &World, pool: &PoolRecord, now: Timestamp) -> Option<String>
     };
     let waited = |pod: &PodRecord| now.duration_since(pod.created) >= window;
     let mut waiting = world.pods.iter().filter(|pod| pod.waits());
-    (!waiting.any(|pod| waited(pod) && fits(pod))).then(|| {
-        format!("no pod that could run there has waited for {window:#} yet, as the pool asks")
-    })
+    (!waiting.any(|pod| waited(pod) && fits(pod)))
+        .then(|| format!("no pod has been pending for {window:#} yet, as the pool requires"))
 }
 
 /// Applies overlays, heaviest first: what one has said, lighter ones do not change.
@@ -214,7 +213,7 @@ pub(crate) fn mismatch(context: &Context, pool: &PoolRecord) -> Option<(&'static
             .is_none()
     });
     let said = match alone {
-        None => "nothing that is for sale meets all requirements of the pool".to_owned(),
+        None => "no offering meets all requirements of the pool".to_owned(),
         Some(one) => {
             let values: Vec<&str> = one.values.iter().map(AsRef::as_ref).collect();
             format!(
@@ -262,7 +261,7 @@ fn on_sale(catalog: &Catalog, pool: &PoolRecord, key: &str) -> String {
     values.sort();
     values.dedup();
     match values.as_slice() {
-        [] => "no such label".to_owned(),
+        [] => "no offering has this label".to_owned(),
         some => some.join(", "),
     }
 }

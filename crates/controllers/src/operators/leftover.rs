@@ -4,12 +4,13 @@
 mod metrics;
 mod objects;
 mod reconcile;
+mod regions;
 mod render;
 mod report;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,8 +30,8 @@ use crate::operator::{Operator, Seat};
 
 pub use metrics::LeftoverMetrics;
 pub use render::{
-    ClassDefaults, ClassVersion, Source, class_name, fallback_name, fallback_pool, node_class,
-    node_pool, pool_name, wanted,
+    ClassDefaults, ClassVersion, Source, class_name, closed, fallback_name, fallback_pool,
+    node_class, node_pool, pool_name, wanted,
 };
 
 /// How soon a pool is looked at again after something went wrong at the API server or while Karpenter is missing.
@@ -62,6 +63,11 @@ struct Known {
     due: Option<Instant>,
     /// What was applied last, by kind and name.
     applied: BTreeMap<String, Value>,
+    /// Looks in a row in which another region was clearly better; `None` before the first comparison.
+    behind: Option<u32>,
+    /// Zones and regions that are measured.
+    zones: BTreeSet<String>,
+    regions: BTreeSet<String>,
 }
 
 impl Leftover {
@@ -104,14 +110,16 @@ impl Operator for Leftover {
                     }
                     Some(Ok(Event::InitDone)) => {
                         pools.retain(|name, _| listed.contains(name));
-                        known.retain(|name, _| listed.contains(name));
+                        let gone = known.extract_if(.., |name, _| !listed.contains(name));
+                        gone.for_each(|(name, one)| self.metrics.forget(&name, &one));
                     }
                     Some(Ok(Event::Apply(pool))) => see(pool, &mut pools, &mut known),
                     Some(Ok(Event::Delete(pool))) => {
                         let name = pool.name_any();
                         pools.remove(&name);
-                        known.remove(&name);
-                        self.metrics.forget(&name);
+                        if let Some(one) = known.remove(&name) {
+                            self.metrics.forget(&name, &one);
+                        }
                     }
                     Some(Err(error)) => {
                         debug!(%error, "LeftoverNodePools cannot be watched now");

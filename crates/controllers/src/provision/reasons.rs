@@ -84,6 +84,13 @@ pub(super) fn unplaced(context: &Context, plan: &Plan, pending: &[Option<PodKey>
     }
 }
 
+/// What the family of a machine object calls it, as kubectl has it.
+fn machine_kind(context: &Context, key: &Key) -> String {
+    let machine = context.view.read().machines.get(key).cloned();
+    let told = machine.and_then(|one| Some(context.dialect(key)?.machine_ref(&one).kind));
+    told.map_or_else(|| "machine".to_owned(), |kind| kind.to_lowercase())
+}
+
 /// Pods that have a place.
 pub(super) fn nominations(
     context: &Context,
@@ -98,14 +105,16 @@ pub(super) fn nominations(
         .enumerate()
         .filter_map(|(position, launch)| {
             let machine = made.get(&position)?;
-            Some((format!("nodeclaim/{}", machine.key), &launch.pods))
+            let kind = machine_kind(context, &machine.key);
+            Some((format!("{kind}/{}", machine.key), &launch.pods))
         });
     let there = plan.placements.iter().map(|placement| {
         let place = match machines.get(&placement.node) {
             Some(key) if *key.to_string() != *placement.node => {
-                format!("nodeclaim/{key}, node/{}", placement.node)
+                let kind = machine_kind(context, key);
+                format!("{kind}/{key}, node/{}", placement.node)
             }
-            Some(key) => format!("nodeclaim/{key}"),
+            Some(key) => format!("{}/{key}", machine_kind(context, key)),
             None => format!("node/{}", placement.node),
         };
         (place, &placement.pods)

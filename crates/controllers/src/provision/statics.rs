@@ -93,7 +93,7 @@ pub(crate) async fn one_more(context: &Context, pool: &PoolRecord) -> Option<(Pr
         (terms, closed, daemons.collect::<Vec<_>>())
     };
     if let Some(reason) = closed {
-        warn!(pool = %pool.id(), %reason, "a pool has fewer nodes than it must keep and cannot launch");
+        warn!(pool = %pool.id(), %reason, "pool has fewer nodes than spec.replicas and cannot launch");
         return None;
     }
     let name = terms
@@ -147,7 +147,7 @@ async fn shrink(context: &Context, active: &[Arc<MachineRecord>], surplus: usize
         )
     });
     for machine in sorted.into_iter().take(surplus) {
-        info!(machine = %machine.key, "taken away: the static pool is larger than asked for");
+        info!(machine = %machine.key, "node is removed: pool has more nodes than spec.replicas");
         crate::disrupt::delete(context, machine, "static").await;
     }
 }

@@ -33,6 +33,8 @@ pub mod kinds {
     pub const VALIDATION_SUCCEEDED: &str = "ValidationSucceeded";
     /// A pool's node class can be used.
     pub const NODE_CLASS_READY: &str = "NodeClassReady";
+    /// A limit of the pool keeps it from growing.
+    pub const LIMIT_REACHED: &str = "LimitReached";
     /// A pool's machines become nodes.
     pub const NODE_REGISTRATION_HEALTHY: &str = "NodeRegistrationHealthy";
     /// A pool can buy everything that it would like to; names the next try where it cannot.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use joiner_core::labels;
 use joiner_core::money::Money;
 use joiner_core::name::{Labels, Name};
 use joiner_core::plan::Purchase;
@@ -36,6 +37,8 @@ pub mod annotations {
     pub const WAITING: &str = "joiner.dev/waiting";
     /// Dollars per hour that were agreed, for people.
     pub const PRICE: &str = "joiner.dev/price";
+    /// Label of a node: what it cost when it was bought, in dollars per hour, where eks-node-viewer looks for it.
+    pub const INSTANCE_PRICE: &str = "eks-node-viewer/instance-price";
     /// When every pod is gone at the latest.
     pub const TERMINATION_TIMESTAMP: &str = "karpenter.sh/nodeclaim-termination-timestamp";
     /// `"true"` on a node or machine: leave it alone.
@@ -45,7 +48,7 @@ pub mod annotations {
 /// One way to buy a machine, and what one would get. Written down before anything is bought, so that whoever takes
 /// over buys the same.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(from = "WrittenOffer", into = "WrittenOffer")]
 pub struct Offer {
     /// What to buy.
     pub purchase: Purchase,
@@ -54,8 +57,64 @@ pub struct Offer {
     /// What of it pods can have.
     pub allocatable: Resources,
     /// Labels that only this offer brings.
-    #[serde(default, skip_serializing_if = "Labels::is_empty")]
     pub labels: Labels,
+}
+
+/// An offer as it is written on a machine object, of which every cluster stores one for each machine: without what the
+/// rest of it says.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WrittenOffer {
+    purchase: Purchase,
+    capacity: Resources,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    allocatable: Option<Resources>,
+    #[serde(default, skip_serializing_if = "Labels::is_empty")]
+    labels: Labels,
+}
+
+/// Labels that a purchase says by itself.
+fn told(purchase: &Purchase) -> [(&'static str, Name); 3] {
+    let capacity_type: &'static str = purchase.capacity_type.into();
+    [
+        (labels::INSTANCE_TYPE, purchase.instance_type.clone()),
+        (labels::ZONE, purchase.zone.clone()),
+        (labels::CAPACITY_TYPE, capacity_type.into()),
+    ]
+}
+
+impl From<Offer> for WrittenOffer {
+    fn from(offer: Offer) -> Self {
+        let mut labels = offer.labels;
+        for (key, value) in told(&offer.purchase) {
+            if labels.get(key) == Some(&value) {
+                labels.remove(key);
+            }
+        }
+        WrittenOffer {
+            allocatable: (offer.allocatable != offer.capacity).then_some(offer.allocatable),
+            purchase: offer.purchase,
+            capacity: offer.capacity,
+            labels,
+        }
+    }
+}
+
+impl From<WrittenOffer> for Offer {
+    fn from(written: WrittenOffer) -> Self {
+        let mut labels = written.labels;
+        for (key, value) in told(&written.purchase) {
+            labels.entry(key.into()).or_insert(value);
+        }
+        Offer {
+            allocatable: written
+                .allocatable
+                .unwrap_or_else(|| written.capacity.clone()),
+            purchase: written.purchase,
+            capacity: written.capacity,
+            labels,
+        }
+    }
 }
 
 /// That a machine is to go, written on it so that a restart finds it.
@@ -257,4 +316,43 @@ pub struct NewMachine {
     pub labels: Labels,
     /// Further annotations.
     pub annotations: Labels,
+}
+
+#[cfg(test)]
+mod tests {
+    use joiner_core::problem::CapacityType;
+
+    use super::*;
+
+    #[test]
+    fn an_offer_is_written_without_what_the_rest_of_it_says() {
+        let capacity = Resources::new().with("cpu", 4000).with("memory", 8 << 30);
+        let purchase = Purchase {
+            catalog: "cloud".into(),
+            instance_type: "m-4x".into(),
+            zone: "a".into(),
+            capacity_type: CapacityType::Spot,
+            reservation: None,
+            host: None,
+            price: Money::from_dollars(0.1),
+        };
+        let mut labels: Labels = told(&purchase)
+            .into_iter()
+            .map(|(key, value)| (key.into(), value))
+            .collect();
+        labels.insert("kubernetes.io/arch".into(), "arm64".into());
+        let offer = Offer {
+            allocatable: capacity.clone(),
+            capacity,
+            purchase,
+            labels,
+        };
+        let text = serde_json::to_string(&offer).unwrap();
+        assert!(
+            !text.contains("instance-type") && !text.contains("allocatable"),
+            "{text}"
+        );
+        assert_eq!(serde_json::from_str::<Offer>(&text).unwrap(), offer);
+        assert!(text.len() < 220, "{} bytes: {text}", text.len());
+    }
 }

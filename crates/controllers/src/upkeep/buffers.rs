@@ -160,7 +160,7 @@ async fn write(
         return;
     };
     if let Err(error) = dialect.write_buffer(buffer, status, conditions).await {
-        warn!(buffer = %buffer.key, %error, "the status of a buffer was not written");
+        warn!(buffer = %buffer.key, %error, "status of the CapacityBuffer could not be written");
     }
 }
 
@@ -300,4 +300,23 @@ where
         return Err(("ResolutionFailed", said));
     };
     Ok((template, u32::try_from(replicas.unwrap_or(1)).unwrap_or(0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::edge::clock::SystemClock;
+    use crate::view::View;
+
+    #[test]
+    fn a_buffer_that_went_while_it_was_looked_up_keeps_no_room() {
+        let (view, _touched) = View::new(Arc::new(SystemClock));
+        let key = Key {
+            dialect: "karpenter",
+            namespace: "default".into(),
+            name: "gone".into(),
+        };
+        view.note_room(&key, Some((Arc::new(PodSpec::default()), 2)));
+        assert!(room(&view.read()).is_empty());
+    }
 }

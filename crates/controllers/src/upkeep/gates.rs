@@ -34,7 +34,7 @@ pub(super) async fn report(context: &Context) {
             continue;
         };
         if let Err(error) = dialect.write_gate(&gate, &pools, context.now()).await {
-            warn!(gate = %gate.key, %error, "its status was not written");
+            warn!(gate = %gate.key, %error, "status could not be written");
         }
     }
 }

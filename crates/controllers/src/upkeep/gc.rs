@@ -74,7 +74,7 @@ async fn visit(context: Arc<Context>, slot: Arc<Slot>, suspects: Shared) {
             lost(&context, &slot, &all, &suspects).await;
         }
         Err(error) => {
-            warn!(class = %slot.key, %error, "its machines cannot be listed: nothing is concluded");
+            warn!(class = %slot.key, %error, "machines of the cloud could not be listed: garbage collection waits");
         }
     }
 }
@@ -127,7 +127,7 @@ async fn leaked(context: &Context, slot: &Slot, all: &[Machine], suspects: &Mute
     let objects = match dialect.machine_uids().await {
         Ok(objects) => objects,
         Err(error) => {
-            warn!(class = %slot.key, %error, "machine objects cannot be listed: nothing is concluded");
+            warn!(class = %slot.key, %error, "machine objects could not be listed: garbage collection waits");
             return;
         }
     };
@@ -135,7 +135,7 @@ async fn leaked(context: &Context, slot: &Slot, all: &[Machine], suspects: &Mute
         if objects.contains(&uid.0) || wanted(uid) || !context.may_act() {
             continue;
         }
-        info!(id = %machine.id, class = %slot.key, "no object asks for this machine: it is terminated");
+        info!(id = %machine.id, class = %slot.key, "machine has no object in the cluster: it is terminated");
         context.metrics.leaked.inc();
         match slot
             .call(while_leading(
@@ -146,7 +146,7 @@ async fn leaked(context: &Context, slot: &Slot, all: &[Machine], suspects: &Mute
         {
             Ok(()) | Err(ProviderError::NotFound(_)) => forget_node(context, machine, uid).await,
             Err(error) => {
-                warn!(id = %machine.id, %error, "could not be terminated; it is tried again");
+                warn!(id = %machine.id, %error, "machine could not be terminated; it is tried again");
             }
         }
     }
@@ -232,7 +232,7 @@ async fn lost(context: &Context, slot: &Slot, all: &[Machine], suspects: &Mutex<
     };
     let suspicious = gone.len() + nodeless.len();
     if !plausible(suspicious, total) {
-        error!(class = %slot.key, suspicious, total, "too many machines look gone at once: nothing is done");
+        error!(class = %slot.key, suspicious, total, "too many machines seem to be missing at once: nothing is deleted");
         return;
     }
     for machine in &gone {
@@ -246,7 +246,7 @@ async fn lost(context: &Context, slot: &Slot, all: &[Machine], suspects: &Mutex<
             slot.call(slot.provider.get(id)).await,
             Err(ProviderError::NotFound(_))
         ) {
-            info!(machine = %machine.key, %id, "the cloud no longer has it");
+            info!(machine = %machine.key, %id, "machine no longer exists at the cloud: its object is deleted");
             delete(context, machine, "garbage_collected").await;
         }
     }
@@ -260,7 +260,7 @@ async fn lost(context: &Context, slot: &Slot, all: &[Machine], suspects: &Mutex<
             continue;
         }
         if ripe(&mut locked(suspects).objects, &machine.uid.0, now) {
-            info!(machine = %machine.key, node = %name, "its node is gone");
+            info!(machine = %machine.key, node = %name, "node of the machine was deleted");
             delete(context, machine, "garbage_collected").await;
         }
     }

@@ -29,7 +29,7 @@ async fn listen(context: Arc<Context>, slot: Arc<Slot>) {
     let notices = while_leading(&context.clients.fence, slot.provider.notices());
     match slot.call(notices).await {
         Ok(notices) => heed(&context, notices).await,
-        Err(error) => warn!(class = %slot.key, %error, "its notices cannot be read"),
+        Err(error) => warn!(class = %slot.key, %error, "interruption notices could not be read"),
     }
 }
 
@@ -48,9 +48,13 @@ async fn heed(context: &Context, notices: Vec<Notice>) {
         let word: &'static str = notice.kind.into();
         let when = notice
             .at
-            .map_or_else(|| "soon".to_owned(), |at| at.to_string());
-        let message = format!("the cloud announces: {word}, {when}");
-        info!(machine = %machine.key, kind = word, %when, "announced by the cloud");
+            .map_or_else(|| "any moment".to_owned(), |at| at.to_string());
+        let message = if notice.kind == NoticeKind::Rebalance {
+            format!("the cloud recommends moving away ({word}) at {when}")
+        } else {
+            format!("the cloud announces {word} at {when}; the node is drained before that")
+        };
+        info!(machine = %machine.key, kind = word, %when, "initiating delete from interruption message");
         context.tell_machine(&machine, Severity::Warning, "Interrupted", &message);
         if notice.kind != NoticeKind::Rebalance {
             delete(context, &machine, "interrupted").await;

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use joiner_core::money::Money;
 use joiner_core::name::Name;
 use tokio::sync::Notify;
+use tracing::warn;
 
 use crate::context::{Context, Mode};
 use crate::dialect::Dialect;
@@ -15,6 +16,7 @@ use crate::edge::clients::WriteError;
 use crate::edge::events::Severity;
 use crate::edge::metrics::{PoolLabel, PoolReason, PoolResource};
 use crate::guards::limits;
+use crate::market::prices::Today;
 use crate::record::{Condition, MachineRecord, PoolRecord, PoolStatus, Truth, annotations, kinds};
 use crate::view::World;
 
@@ -65,7 +67,13 @@ impl Outcome {
 
 async fn look(context: &Context, measured: &mut Measured) -> Outcome {
     let mut outcome = Outcome::Done;
-    let pools: Vec<Arc<PoolRecord>> = context.view.read().pools.iter().cloned().collect();
+    let (pools, today): (Vec<Arc<PoolRecord>>, Today<'_>) = {
+        let world = context.view.read();
+        (
+            world.pools.iter().cloned().collect(),
+            Today::new(context, &world),
+        )
+    };
     context
         .health
         .retain(|known| pools.iter().any(|pool| pool.id() == known));
@@ -92,9 +100,9 @@ async fn look(context: &Context, measured: &mut Measured) -> Outcome {
         if !managed && pool.status.conditions.get(kinds::READY).is_none() {
             continue;
         }
-        let status = status(context, &pool, context.now());
+        let status = status(context, &today, &pool, context.now());
         tell(context, &pool, &status);
-        let resources = measure(context, &pool, &status);
+        let resources = measure(context, &today, &pool, &status);
         measured.insert(pool.id().clone(), resources);
         if context.settings.mode == Mode::ObserveOnly {
             continue;
@@ -110,7 +118,7 @@ async fn look(context: &Context, measured: &mut Measured) -> Outcome {
             Ok(None) => {}
             Err(error) => outcome.failed(&pool, "finalizer", &error),
         }
-        if status != pool.status {
+        if worth_writing(&pool.status, &status) {
             match dialect.write_pool_status(&pool, &status).await {
                 Ok(written) => {
                     context.view.note_pool(written.clone());
@@ -127,6 +135,26 @@ async fn look(context: &Context, measured: &mut Measured) -> Outcome {
     super::gates::report(context).await;
     forget(context);
     outcome
+}
+
+/// Whether a status says something new. Spot prices move all the time, and a cluster whose CRDs are Karpenter's own has no
+/// place for the cost: by itself it is written once it has moved by a hundredth, where it can be read back.
+fn worth_writing(known: &PoolStatus, status: &PoolStatus) -> bool {
+    let comparable = PoolStatus {
+        cost: known.cost,
+        ..status.clone()
+    };
+    if comparable != *known {
+        return true;
+    }
+    match (known.cost, status.cost) {
+        (Some(known), Some(cost)) => {
+            let moved = (cost - known).nanos().saturating_abs();
+            moved > known.percent(1).nanos()
+        }
+        (Some(_), None) => true,
+        (None, _) => false,
+    }
 }
 
 /// What was learned about types that nobody sells any more is of no use.
@@ -174,11 +202,17 @@ async fn finalize(
         crate::disrupt::delete(context, machine, "pool_deleted").await;
     }
     if !left.is_empty() {
-        let said = format!("Waiting for {} machines to be removed", left.len());
+        let s = if left.len() == 1 { "" } else { "s" };
+        let said = format!("Waiting for {} machine{s} to be removed", left.len());
         context.tell_pool(pool, Severity::Normal, "Finalizing", &said);
         return Ok(None);
     }
-    context.tell_pool(pool, Severity::Normal, "Finalized", "Its machines are gone");
+    context.tell_pool(
+        pool,
+        Severity::Normal,
+        "Finalized",
+        "All its machines are removed",
+    );
     dialect.finalize_pool(pool, false).await
 }
 
@@ -226,9 +260,12 @@ fn tell(context: &Context, pool: &PoolRecord, status: &PoolStatus) {
             continue;
         };
         match (before, now.status) {
-            (_, Truth::False) => context.tell_pool(pool, Severity::Warning, reason, &now.message),
+            (_, Truth::False) => {
+                warn!(pool = %pool.id(), reason, because = %now.message, "pool cannot launch nodes");
+                context.tell_pool(pool, Severity::Warning, reason, &now.message);
+            }
             (Some(Truth::False), Truth::True) => {
-                let said = format!("{kind} again");
+                let said = format!("{kind} is True again");
                 context.tell_pool(pool, Severity::Normal, "Recovered", &said);
             }
             _ => {}
@@ -236,9 +273,9 @@ fn tell(context: &Context, pool: &PoolRecord, status: &PoolStatus) {
     }
 }
 
-fn status(context: &Context, pool: &PoolRecord, now: Timestamp) -> PoolStatus {
+fn status(context: &Context, today: &Today<'_>, pool: &PoolRecord, now: Timestamp) -> PoolStatus {
     let world = context.view.read();
-    let mut status = held(context, &world, pool);
+    let mut status = held(context, &world, today, pool);
     let mut set = |kind: &str, truth: Truth, reason: &str, message: String| {
         status.conditions.ensure(Condition {
             kind: kind.into(),
@@ -265,6 +302,7 @@ fn status(context: &Context, pool: &PoolRecord, now: Timestamp) -> PoolStatus {
     }
     registration(context, pool, &mut set);
     capacity(context, pool, now, &mut set);
+    limit(context, &world, pool, &mut set);
     let known = pool.status.conditions.get(kinds::CATALOG_CURRENT);
     match context.classes.concern(&pool.class) {
         Some(said) => set(kinds::CATALOG_CURRENT, Truth::False, "Stale", said),
@@ -284,7 +322,7 @@ fn good(kind: &str, set: &mut impl FnMut(&str, Truth, &str, String)) {
 }
 
 /// What the pool has.
-fn held(context: &Context, world: &World, pool: &PoolRecord) -> PoolStatus {
+fn held(context: &Context, world: &World, today: &Today<'_>, pool: &PoolRecord) -> PoolStatus {
     let mut usage = limits::Usage::default();
     let alive = world
         .machines
@@ -314,8 +352,8 @@ fn held(context: &Context, world: &World, pool: &PoolRecord) -> PoolStatus {
         }
     }
     let dialect = context.dialect(&pool.key);
-    let keeps = dialect.is_some_and(|one| one.keeps_prices());
-    status.cost = keeps.then(|| limits::usage(world, pool.id(), None).cost.to_micros());
+    let shows = dialect.is_some_and(|one| one.shows_cost());
+    status.cost = shows.then(|| today.of_pool(world, pool.id()).to_micros());
     let class = world.classes.get(&pool.class);
     status.class_generation = class
         .map(|class| class.generation)
@@ -326,7 +364,7 @@ fn held(context: &Context, world: &World, pool: &PoolRecord) -> PoolStatus {
 fn validation(world: &World, pool: &PoolRecord, set: &mut impl FnMut(&str, Truth, &str, String)) {
     let namesake = world.namesake(pool).map(|other| {
         format!(
-            "{} {} has the same name and was there first: rename one of the two",
+            "{} {} has the same name and is older: rename one of the two",
             other.key.dialect, other.key
         )
     });
@@ -386,13 +424,12 @@ fn capacity(
                 kinds::CAPACITY_AVAILABLE,
                 Truth::False,
                 "Waiting",
-                format!("tries again at {until}: {said}"),
+                format!("no node is launched until {until}: {said}"),
             );
         }
         (None, Some((until, count, said))) => {
-            let message = format!(
-                "{count} offerings are not to be had, the next is tried at {until}: {said}"
-            );
+            let message =
+                format!("{count} offerings are unavailable, the next is tried at {until}: {said}");
             set(
                 kinds::CAPACITY_AVAILABLE,
                 Truth::False,
@@ -418,8 +455,44 @@ fn capacity(
     }
 }
 
+/// Says whether a limit keeps the pool from growing. A pool without limits says nothing.
+fn limit(
+    context: &Context,
+    world: &World,
+    pool: &PoolRecord,
+    set: &mut impl FnMut(&str, Truth, &str, String),
+) {
+    let limits = &pool.pool.limits;
+    let limited =
+        limits.nodes.is_some() || limits.cost.is_some() || limits.resources.iter().next().is_some();
+    let known = pool.status.conditions.get(kinds::LIMIT_REACHED);
+    if !limited && known.is_none() {
+        return;
+    }
+    let full = limits::usage(world, pool.id(), None).reaches(limits);
+    match context.said.limit(pool.id()).or(full) {
+        Some(said) => set(
+            kinds::LIMIT_REACHED,
+            Truth::True,
+            kinds::LIMIT_REACHED,
+            said,
+        ),
+        None => set(
+            kinds::LIMIT_REACHED,
+            Truth::False,
+            "WithinLimits",
+            String::new(),
+        ),
+    }
+}
+
 #[expect(clippy::cast_precision_loss, reason = "gauges are floats")]
-fn measure(context: &Context, pool: &PoolRecord, status: &PoolStatus) -> BTreeSet<String> {
+fn measure(
+    context: &Context,
+    today: &Today<'_>,
+    pool: &PoolRecord,
+    status: &PoolStatus,
+) -> BTreeSet<String> {
     let label = |name: &str| PoolResource {
         nodepool: pool.id().to_string(),
         resource_type: name.to_owned(),
@@ -446,7 +519,7 @@ fn measure(context: &Context, pool: &PoolRecord, status: &PoolStatus) -> BTreeSe
             .set(scale(name, amount));
     }
     let world = context.view.read();
-    let cost = limits::usage(&world, pool.id(), None).cost;
+    let cost = today.of_pool(&world, pool.id());
     let nodepool = pool.id().to_string();
     let waits = context
         .backoffs

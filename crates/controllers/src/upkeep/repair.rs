@@ -114,11 +114,11 @@ async fn look(context: &Context, lately: &mut Lately) {
                 pool,
                 sick = ward.sick,
                 all = ward.all,
-                "too many nodes are sick at once: none is replaced"
+                "too many nodes are unhealthy at once: none is repaired"
             );
             for (machine, _) in &ward.overdue {
                 let message = format!(
-                    "{} of {} nodes are sick, more than {PLAUSIBLE}%",
+                    "{} of {} nodes are unhealthy, more than {PLAUSIBLE}%: none is repaired",
                     ward.sick, ward.all
                 );
                 context.tell_machine(machine, Severity::Warning, "NodeRepairBlocked", &message);
@@ -132,7 +132,7 @@ async fn look(context: &Context, lately: &mut Lately) {
                 replace(context, machine, why).await;
             } else {
                 let message = format!(
-                    "{} nodes were replaced within ten minutes: it waits",
+                    "{} nodes were repaired within ten minutes: repair of this one waits",
                     recent.len()
                 );
                 context.tell_machine(machine, Severity::Warning, "NodeRepairBlocked", &message);
@@ -141,12 +141,12 @@ async fn look(context: &Context, lately: &mut Lately) {
     }
 }
 
-/// Nobody answers there: pods are not waited for.
+/// The node does not answer: pods are not waited for.
 async fn replace(context: &Context, machine: &MachineRecord, why: &str) {
     let Some(dialect) = context.dialect(&machine.key) else {
         return;
     };
-    info!(machine = %machine.key, why, "sick node is replaced");
+    info!(machine = %machine.key, why, "unhealthy node is replaced");
     let at = context.now().to_string();
     let change = MetadataChange::annotation(annotations::TERMINATION_TIMESTAMP, Some(at.into()));
     match dialect.patch_machine(machine, &change).await {
@@ -154,7 +154,9 @@ async fn replace(context: &Context, machine: &MachineRecord, why: &str) {
             context.view.note_machine(written.clone());
             delete(context, &written, "unhealthy").await;
         }
-        Err(error) => warn!(machine = %machine.key, %error, "could not be replaced yet"),
+        Err(error) => {
+            warn!(machine = %machine.key, %error, "unhealthy node could not be replaced yet")
+        }
     }
 }
 

@@ -275,6 +275,17 @@ impl World {
         self.foreign.iter().filter(comes)
     }
 
+    /// How long it is until the next machine of another controller is overdue and not counted on any more.
+    pub fn foreign_overdue(&self, now: Timestamp) -> Option<Duration> {
+        let left =
+            |one: &Arc<MachineRecord>| FOREIGN_DUE.saturating_sub(clock::since(now, one.created));
+        self.foreign
+            .iter()
+            .filter(|one| expected(one, now))
+            .map(left)
+            .min()
+    }
+
     /// The machine of another controller that this node has become and that is not in use yet.
     fn foreign_of(&self, node: &NodeRecord, now: Timestamp) -> Option<&Arc<MachineRecord>> {
         let mut starting = self.foreign.iter().filter(|one| expected(one, now));
@@ -334,6 +345,8 @@ impl World {
         // Node affinity can ask for the name as for a label.
         let mut own = node.labels.clone();
         own.insert(labels::NAME_FIELD.into(), node.name.clone());
+        // For people only: no pod asks for it, and it would tell nodes apart that are alike.
+        own.remove(annotations::INSTANCE_PRICE);
         let label = |key: &str| node.labels.get(key).cloned().unwrap_or_else(|| "".into());
         let limits = self.csi_nodes.get(&PodKey {
             namespace: "".into(),
@@ -498,6 +511,17 @@ fn fill(
 
 /// What a machine costs now: as its catalogue says, else as was agreed.
 pub(crate) fn price(machine: &MachineRecord, terms: &Terms) -> Option<Money> {
+    let name = machine
+        .pool
+        .as_ref()
+        .and_then(|pool| terms.pool_catalogs.get(pool))
+        .cloned()
+        .unwrap_or_else(|| machine.class.catalog());
+    listed_price(machine, terms.catalogs.get(&name).map(AsRef::as_ref))
+}
+
+/// The same by one catalogue.
+pub(crate) fn listed_price(machine: &MachineRecord, catalog: Option<&Catalog>) -> Option<Money> {
     let label = |key: &str| {
         machine
             .labels
@@ -505,13 +529,7 @@ pub(crate) fn price(machine: &MachineRecord, terms: &Terms) -> Option<Money> {
             .map(AsRef::as_ref)
             .unwrap_or_default()
     };
-    let name = machine
-        .pool
-        .as_ref()
-        .and_then(|pool| terms.pool_catalogs.get(pool))
-        .cloned()
-        .unwrap_or_else(|| machine.class.catalog());
-    let listed = terms.catalogs.get(&name).and_then(|catalog| {
+    let listed = catalog.and_then(|catalog| {
         let own = catalog
             .types
             .iter()

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use joiner_core::labels::HOSTNAME;
+use joiner_core::labels::{HOSTNAME, ZONE};
 use joiner_core::name::Name;
 use joiner_core::problem::{NodeAffinityTerm, Volume};
 use joiner_core::requirement::{Expression, Operator};
@@ -119,6 +119,7 @@ pub fn lower_volume(volume: &core::PersistentVolume) -> Named<Persistent> {
                 .collect::<Vec<_>>()
         })
         .unwrap_or_default();
+    let topology = with_zones(topology);
     let anywhere = topology.iter().any(Vec::is_empty);
     let driver = match (&spec.csi, &spec.aws_elastic_block_store) {
         (Some(csi), _) => csi.driver.as_str(),
@@ -145,7 +146,7 @@ pub struct Class {
 
 /// A storage class as the engine keeps it.
 pub fn lower_class(class: &storage::StorageClass) -> Named<Class> {
-    let topology = class
+    let topology: Vec<NodeAffinityTerm> = class
         .allowed_topologies
         .iter()
         .flatten()
@@ -169,9 +170,28 @@ pub fn lower_class(class: &storage::StorageClass) -> Named<Class> {
     let value = Class {
         driver: migrated(&class.provisioner).into(),
         immediate: class.volume_binding_mode.as_deref() != Some("WaitForFirstConsumer"),
-        topology,
+        topology: with_zones(topology),
     };
     named(class, value)
+}
+
+/// What the Cinder driver calls the zone of a node.
+const CINDER_ZONE: &str = "topology.cinder.csi.openstack.org/zone";
+
+/// Places of volumes of the Cinder driver by its own label, or by the zone of that name: machines that are still to be
+/// bought have only the latter.
+fn with_zones(mut terms: Vec<NodeAffinityTerm>) -> Vec<NodeAffinityTerm> {
+    let own = |one: &Expression| &*one.key == CINDER_ZONE;
+    let zoned = terms.iter().filter(|term| term.iter().any(own)).cloned();
+    let zoned = zoned.map(|mut term: NodeAffinityTerm| {
+        for one in term.iter_mut().filter(|one| own(one)) {
+            one.key = ZONE.into();
+        }
+        term
+    });
+    let zoned: Vec<NodeAffinityTerm> = zoned.collect();
+    terms.extend(zoned);
+    terms
 }
 
 /// The driver that took over from one that was built into Kubernetes.

@@ -157,7 +157,7 @@ where
                     return Some(Event::Started);
                 }
                 Err(error) if self.need == Need::Optional && is_absent(&error) => {
-                    debug!(kind = self.kind, "the cluster does not have this kind");
+                    debug!(kind = self.kind, "kind is not served by the cluster");
                     if let Some(wait) = self.absent {
                         tokio::time::sleep(wait).await;
                         self.absent = Some((wait * 2).min(ABSENT.1));
@@ -168,7 +168,7 @@ where
                     return Some(Event::Started);
                 }
                 Err(error) => {
-                    warn!(kind = self.kind, %error, "a watch failed and is tried again");
+                    warn!(kind = self.kind, %error, "watch failed; it is tried again");
                     tokio::time::sleep(self.wait).await;
                     self.wait = (self.wait * 2).min(RETRY.1);
                 }

@@ -95,7 +95,7 @@ impl Budgets {
             let budget = &self.pools[pool];
             let until = budget.allowed.get(&reason).and_then(|most| most.1);
             let because = format!(
-                "the budgets of pool {} let no more nodes go as {reason}",
+                "Disruption budget of NodePool {} is exhausted (reason {reason})",
                 budget.name
             );
             return Err((Code::Budget, because, until));
@@ -127,7 +127,7 @@ fn allowed_for(
         let until = match &budget.schedule {
             None => None,
             Some(text) => {
-                // A schedule that nobody can read holds everything back.
+                // A schedule that cannot be read holds everything back.
                 let Ok(schedule) = Schedule::parse(text) else {
                     return Some((0, None));
                 };
@@ -217,8 +217,13 @@ impl<'p> PodBudgets<'p> {
             }
             let holding = self.holding(pod);
             if holding.len() > 1 {
+<<<<<<< HEAD
                 let said = format!(
                     "pod {} has more than one disruption budget, so it cannot be evicted",
+=======
+                return Err(format!(
+                    "pod {} is covered by more than one PodDisruptionBudget and cannot be evicted",
+>>>>>>> main
                     pod.name
                 );
                 return Err((Code::SeveralBudgets, said));
@@ -245,8 +250,13 @@ impl<'p> PodBudgets<'p> {
         for (index, count) in &claim {
             if self.left[*index] < *count {
                 let budget = &self.problem.pod_disruption_budgets[*index];
+<<<<<<< HEAD
                 let said = format!(
                     "disruption budget {}/{} lets no more of its pods go",
+=======
+                return Err(format!(
+                    "PodDisruptionBudget {}/{} allows no more disruptions",
+>>>>>>> main
                     budget.namespace, budget.name
                 );
                 return Err((Code::PodDisruptionBudget, said));

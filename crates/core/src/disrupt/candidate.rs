@@ -4,8 +4,9 @@
 
 use jiff::Timestamp;
 
-use super::market::Markets;
-use super::settle::Settled;
+use super::explain::Obstacle;
+use super::pending::PendingPlaced;
+use super::pool_offers::OffersByPool;
 use crate::money::Money;
 use crate::plan::Code;
 use crate::problem::{ConsolidationPolicy, DisruptionReason, Node, NodePhase, Pod, Pool, Problem};
@@ -37,7 +38,7 @@ impl Standing {
 /// What the pods of a node would cost if it went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Elsewhere {
-    /// Nobody has asked.
+    /// Not asked yet.
     Unknown,
     /// So much an hour: their share of machines that would be bought, surcharges included.
     Cost(Money),
@@ -74,6 +75,8 @@ pub(super) struct Candidate {
     pub(super) empty: bool,
     /// What its pods would cost elsewhere.
     pub(super) elsewhere: Elsewhere,
+    /// The rule by which it had to stay, if it was tried without it.
+    pub(super) obstacle: Option<Obstacle>,
     /// Why it may go, budgets and prices aside.
     pub(super) eligible: Option<DisruptionReason>,
 }
@@ -88,9 +91,9 @@ fn eviction_cost(pod: &Pod) -> f64 {
 }
 
 /// Every node of a pool, with what stands in its way.
-pub(super) fn standings(problem: &Problem, settled: &Settled<'_>) -> Vec<Candidate> {
+pub(super) fn standings(problem: &Problem, pending_placed: &PendingPlaced<'_>) -> Vec<Candidate> {
     let mut all = Vec::new();
-    let markets = Markets::new(problem);
+    let offers_by_pool = OffersByPool::new(problem);
     for (index, node) in problem.nodes.iter().enumerate() {
         let pool = node
             .pool
@@ -103,13 +106,14 @@ pub(super) fn standings(problem: &Problem, settled: &Settled<'_>) -> Vec<Candida
         let pods = moving.clone().map(|pod| pod.count).sum();
         let empty = moving.map(eviction_cost).all(|cost| cost <= 0.0);
         let costs = |pod: &Pod| eviction_cost(pod).max(0.0) * f64::from(pod.count);
-        let burden = 1.0 + settled.present(index).map(costs).sum::<f64>();
-        let protected = protection(node, settled.receives(index));
+        let burden = 1.0 + pending_placed.present(index).map(costs).sum::<f64>();
+        let protected = protection(node, pending_placed.receives(index));
         let terms = &problem.pools[pool];
         let standing = protected
             .clone()
             .or_else(|| {
-                hold(problem, terms, node, empty).filter(|_| empty || !markets.beat(pool, node))
+                hold(problem, terms, node, empty)
+                    .filter(|_| empty || !offers_by_pool.beat(pool, node))
             })
             .or_else(|| tied(problem, terms, node, empty))
             .unwrap_or(Standing::Free);
@@ -128,6 +132,7 @@ pub(super) fn standings(problem: &Problem, settled: &Settled<'_>) -> Vec<Candida
             burden,
             empty,
             elsewhere: Elsewhere::Unknown,
+            obstacle: None,
             eligible,
         });
     }
@@ -138,6 +143,7 @@ pub(super) fn standings(problem: &Problem, settled: &Settled<'_>) -> Vec<Candida
 fn protection(node: &Node, receives: bool) -> Option<Standing> {
     let said = |code, text: &str| Some(Standing::held(code, text));
     if node.phase != NodePhase::Ready {
+<<<<<<< HEAD
         return said(Code::NotInUse, "it is not in use yet");
     }
     if node.do_not_disrupt {
@@ -153,6 +159,22 @@ fn protection(node: &Node, receives: bool) -> Option<Standing> {
     pinned.map(|pod| {
         let said = format!("pod {} carries karpenter.sh/do-not-disrupt", pod.name);
         Standing::held(Code::PodDoNotDisrupt, said)
+=======
+        return said("node is not initialized yet");
+    }
+    if node.do_not_disrupt {
+        return said("node has annotation karpenter.sh/do-not-disrupt");
+    }
+    if node.nominated || receives {
+        return said("reserved for a pending pod");
+    }
+    let pinned = node.pods.iter().find(|pod| pod.do_not_disrupt);
+    pinned.map(|pod| {
+        Standing::held(format!(
+            "pod {} has annotation karpenter.sh/do-not-disrupt",
+            pod.name
+        ))
+>>>>>>> main
     })
 }
 
@@ -161,6 +183,7 @@ fn hold(problem: &Problem, pool: &Pool, node: &Node, empty: bool) -> Option<Stan
     let said = |code, text: String| Some(Standing::held(code, text));
     let terms = &pool.disruption;
     if terms.consolidate_after.is_none() {
+<<<<<<< HEAD
         return said(
             Code::NeverConsolidates,
             format!("pool {} never consolidates", pool.name),
@@ -170,14 +193,31 @@ fn hold(problem: &Problem, pool: &Pool, node: &Node, empty: bool) -> Option<Stan
         return Some(Standing::Held {
             code: Code::Unsettled,
             because: "pods came or went a moment ago".to_owned(),
+=======
+        return said(format!(
+            "NodePool {} has consolidation disabled (consolidateAfter: Never)",
+            pool.name
+        ));
+    }
+    if let Some(until) = quiet_until(problem, pool, node) {
+        return Some(Standing::Held {
+            because: "pods were added or removed within consolidateAfter".to_owned(),
+>>>>>>> main
             until: Some(until),
         });
     }
     if !empty && terms.policy == ConsolidationPolicy::WhenEmpty {
+<<<<<<< HEAD
         return said(
             Code::OnlyWhenEmpty,
             format!("pool {} takes away empty nodes only", pool.name),
         );
+=======
+        return said(format!(
+            "NodePool {} consolidates empty nodes only (consolidationPolicy: WhenEmpty)",
+            pool.name
+        ));
+>>>>>>> main
     }
     None
 }
@@ -187,10 +227,17 @@ fn tied(problem: &Problem, pool: &Pool, node: &Node, empty: bool) -> Option<Stan
     let said = |code, text: String| Some(Standing::held(code, text));
     let terms = &pool.disruption;
     if pool.replicas.is_some() {
+<<<<<<< HEAD
         return said(
             Code::FixedReplicas,
             format!("pool {} keeps a fixed number of nodes", pool.name),
         );
+=======
+        return said(format!(
+            "NodePool {} keeps a fixed number of nodes (spec.replicas)",
+            pool.name
+        ));
+>>>>>>> main
     }
     if empty {
         return None;
@@ -202,13 +249,21 @@ fn tied(problem: &Problem, pool: &Pool, node: &Node, empty: bool) -> Option<Stan
         && grown > now
     {
         return Some(Standing::Held {
+<<<<<<< HEAD
             code: Code::TooYoung,
             because: format!("pool {} replaces no node so young", pool.name),
+=======
+            because: format!("node is too young to be replaced in NodePool {}", pool.name),
+>>>>>>> main
             until: Some(grown),
         });
     }
     if node.price.is_none() {
+<<<<<<< HEAD
         return said(Code::UnknownPrice, "its price is not known".to_owned());
+=======
+        return said("price of the node is unknown".to_owned());
+>>>>>>> main
     }
     None
 }

@@ -4,11 +4,13 @@
 //! order of that ratio are taken away, some or all of them, and the shape of the cluster that costs least wins, what
 //! moving pods costs included.
 
-use std::collections::BTreeSet;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Causes;
 use super::budgets::{Budgets, PodBudgets, give_both_back, take_both};
 use super::candidate::{Candidate, Elsewhere, Standing};
+use super::explain::Obstacle;
 use super::trial::{Buying, Care, Trial, Trials};
 use super::worth;
 use crate::money::Money;
@@ -18,7 +20,7 @@ mod verify;
 
 /// Shares of the candidates that are tried, in thousandths.
 const SHARES: [usize; 9] = [1000, 900, 750, 600, 450, 300, 180, 80, 20];
-/// What moving a pod costs, in percent of what pods cost in the mean: for less than that nobody is disturbed.
+/// What moving a pod costs, in percent of what pods cost in the mean: for less than that no pod is disturbed.
 const MOVING: u32 = 2;
 /// Nodes that are put back to see whether fewer moves do as well.
 const MAX_RETURNS: usize = 6;
@@ -65,8 +67,10 @@ pub(super) fn choose(
         candidates,
         forced: &forced,
         all: &all,
+        obstacles: RefCell::default(),
     };
     let found = search.best(&taken);
+    let obstacles = search.obstacles.into_inner();
     let chosen = found
         .as_ref()
         .map(|trial| trial.removed.clone())
@@ -76,6 +80,8 @@ pub(super) fn choose(
         if chosen.contains(&candidate.node) {
             causes.insert(candidate.node, DisruptionReason::Underutilized);
         } else {
+            let candidate = &mut candidates[index];
+            candidate.obstacle = obstacles.get(&candidate.node).copied();
             give_both_back(trials.problem, budgets, pods, candidate);
         }
     }
@@ -136,7 +142,7 @@ fn appraise(
     all
 }
 
-/// Those that all budgets let go together, the largest gain first; in order of price against what they are worth.
+/// Those that all budgets allow together, the largest gain first; in order of price against what they are worth.
 fn within_budgets(
     trials: &Trials<'_, '_>,
     candidates: &mut [Candidate],
@@ -205,6 +211,8 @@ struct Search<'a, 'c, 'p> {
     forced: &'a Trial,
     /// Everything that could go away, as tried when candidates were appraised.
     all: &'a Trial,
+    /// By which rule nodes had to stay.
+    obstacles: RefCell<BTreeMap<u32, Obstacle>>,
 }
 
 impl Search<'_, '_, '_> {
@@ -309,7 +317,7 @@ impl Search<'_, '_, '_> {
         best.removed
     }
 
-    /// What the cluster costs at least, whoever goes.
+    /// What the cluster costs at least, whichever nodes are removed.
     fn least(&self) -> Money {
         self.all.total - self.all.plan.cost + self.all.plan.lower_bound
     }
@@ -456,19 +464,25 @@ impl Search<'_, '_, '_> {
                 return None;
             }
             let mut trial = self.trials.run(&removed, buying, Care::Fine);
-            let mut back = trial.stranded();
-            back.retain(|node| !self.forced.removed.contains(node));
+            let because = |nodes: BTreeSet<u32>, obstacle| -> BTreeMap<u32, Obstacle> {
+                nodes.into_iter().map(|node| (node, obstacle)).collect()
+            };
+            let mut stranded = trial.stranded();
+            stranded.retain(|node| !self.forced.removed.contains(node));
+            let mut back = because(stranded, Obstacle::Stranded);
             if back.is_empty() {
                 back = verify::offenders(self.trials.problem, self.candidates, self.forced, &trial);
             }
             if back.is_empty() {
                 verify::trim_alternatives(self.trials.problem, self.forced, &mut trial);
-                back = verify::without_choice(self.trials, self.forced, &trial);
+                let poor = verify::below_min_values(self.trials, self.forced, &trial);
+                back = because(poor, Obstacle::MinValues);
             }
             if back.is_empty() {
                 return (trial.total < self.forced.total).then_some(trial);
             }
-            removed.retain(|node| !back.contains(node));
+            removed.retain(|node| !back.contains_key(node));
+            self.obstacles.borrow_mut().extend(back);
         }
         None
     }

@@ -57,7 +57,7 @@ pub(super) fn choose(
             free.push(candidate);
         }
     }
-    // The oldest first, so that none waits for ever; empty ones before all others, as they disturb nobody.
+    // The oldest first, so that none waits for ever; empty ones before all others, as they disturb no pod.
     free.retain(|candidate| problem.nodes[candidate.node as usize].drifted.is_some());
     free.sort_by_key(|candidate| {
         let created = problem.nodes[candidate.node as usize].created;
@@ -70,11 +70,11 @@ pub(super) fn choose(
     for candidate in free {
         take(candidate, DisruptionReason::Drifted);
     }
-    settle(trials, candidates, budgets, pods, causes)
+    apply_budgets(trials, candidates, budgets, pods, causes)
 }
 
 /// Finds places for the pods of nodes chosen so far; nodes that need not go and whose pods find none stay.
-fn settle(
+fn apply_budgets(
     trials: &Trials<'_, '_>,
     candidates: &mut [Candidate],
     budgets: &mut Budgets,
@@ -116,7 +116,11 @@ fn keep(
         if nodes.contains(&candidate.node) {
             causes.remove(&candidate.node);
             give_both_back(trials.problem, budgets, pods, candidate);
+<<<<<<< HEAD
             candidate.standing = Standing::held(Code::NoOtherPlace, "its pods have no other place");
+=======
+            candidate.standing = Standing::held(super::explain::NO_PLACE);
+>>>>>>> main
         }
     }
 }

@@ -52,11 +52,11 @@ impl Trade<'_> {
         let paid = |launch: &Launch| launch.purchase.capacity_type;
         let spot = |launch: &Launch| paid(launch) == CapacityType::Spot;
         if node.capacity_type != CapacityType::Spot && new(&spot) {
-            return Some(format!("{} makes way for spot", node.capacity_type));
+            return Some(format!("{} is replaced by spot", node.capacity_type));
         }
         let reserved = |launch: &Launch| paid(launch) == CapacityType::Reserved;
         if node.capacity_type != CapacityType::Reserved && new(&reserved) {
-            return Some("a reservation that is paid for has room".to_owned());
+            return Some("a reservation that is already paid for has capacity".to_owned());
         }
         let zone = node.labels.get(labels::ZONE)?;
         let elsewhere = |launch: &Launch| launch.purchase.zone != *zone;
@@ -66,7 +66,7 @@ impl Trade<'_> {
         let target = &self.launches[0].purchase.zone;
         Some(match price_in(problem, node, zone) {
             None => format!(
-                "zone {zone} sells {} no more, zone {target} does",
+                "{} is no longer sold in zone {zone}, but in zone {target}",
                 node.instance_type
             ),
             Some(_) => format!("zone {target} is cheaper than zone {zone}"),

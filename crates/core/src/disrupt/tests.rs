@@ -203,7 +203,7 @@ fn pods_that_may_end_up_elsewhere_are_not_moved_for_less_than_one_of_them_costs(
     let plan = decide(&problem);
     assert_eq!(
         why_kept(&plan, "eight"),
-        "it costs $0.4000 an hour, its pods elsewhere $0.3000: too little to move them for",
+        "replacing it would save less than 5% or less than moving its pods may cost",
         "should the small one go to the larger machine, the large one needs another"
     );
     problem.pools[0].disruption.min_savings = 20;
@@ -226,7 +226,7 @@ fn a_cluster_that_is_as_good_as_can_be_is_left_alone() {
     assert!(plan.removals.is_empty() && plan.launches.is_empty());
     assert_eq!(
         why_kept(&plan, "a"),
-        "it costs $0.2000 an hour, its pods elsewhere $0.2000"
+        "its pods would cost as much elsewhere"
     );
 }
 
@@ -266,7 +266,7 @@ fn empty_nodes_go_first_and_need_no_price() {
     assert_eq!(gone(&plan), [("empty", Empty)]);
     assert_eq!(
         why_kept(&plan, "half"),
-        "pool main takes away empty nodes only"
+        "NodePool main consolidates empty nodes only (consolidationPolicy: WhenEmpty)"
     );
 }
 
@@ -290,7 +290,7 @@ fn drifted_nodes_are_replaced_oldest_first_within_their_budget() {
     assert_eq!(plan.launches.len(), 1, "whatever it costs");
     assert_eq!(
         why_kept(&plan, "n0"),
-        "the budgets of pool main let no more nodes go as Drifted"
+        "Disruption budget of NodePool main is exhausted (reason Drifted)"
     );
 }
 
@@ -315,7 +315,7 @@ fn an_empty_node_that_has_drifted_goes_as_drifted_where_no_empty_one_may() {
     assert_eq!(gone(&plan), [("both", Drifted)]);
     assert_eq!(
         why_kept(&plan, "empty"),
-        "the budgets of pool main let no more nodes go as Empty"
+        "Disruption budget of NodePool main is exhausted (reason Empty)"
     );
     problem.pools[0].disruption.budgets = vec![budget(0, &[])];
     assert!(decide(&problem).removals.is_empty());
@@ -346,7 +346,7 @@ fn a_node_whose_pods_could_go_nowhere_says_so() {
     node(&mut problem, "alone", 8, &[1900]);
     problem.pools[0].limits.nodes = Some(1);
     let plan = decide(&problem);
-    assert_eq!(why_kept(&plan, "alone"), "its pods have no other place");
+    assert_eq!(why_kept(&plan, "alone"), "its pods fit on no other node");
     // Two that could not go together, and each of which could go without the other, are not told so.
     problem.nodes.clear();
     problem.catalogs[0].types.truncate(2);
@@ -355,7 +355,7 @@ fn a_node_whose_pods_could_go_nowhere_says_so() {
     problem.pools[0].limits.nodes = Some(3);
     let plan = decide(&problem);
     for kept in ["half", "other"] {
-        let why = "it costs $0.2000 an hour, its pods elsewhere $0.2000";
+        let why = "its pods would cost as much elsewhere";
         assert_eq!(why_kept(&plan, kept), why);
     }
 }
@@ -382,8 +382,8 @@ fn a_pod_that_waits_for_others_to_come_is_planned_for_as_it_is_when_nodes_stay()
     spec.affinity = vec![beside("web")];
     late.spec = Arc::new(spec);
     problem.pods = vec![late, pod("first", 1000)];
-    let calm = crate::pack::solve(&problem, &Options::default());
-    assert!(calm.unplaced.is_empty());
+    let after_pending = crate::pack::solve(&problem, &Options::default());
+    assert!(after_pending.unplaced.is_empty());
     let plan = decide(&problem);
     assert!(plan.unplaced.is_empty(), "{:?}", plan.unplaced);
     assert_eq!(gone(&plan), [("expired", Expired)]);
@@ -420,7 +420,7 @@ fn budgets_bound_the_batch_and_the_largest_gain_goes_first() {
     }];
     let plan = decide(&problem);
     assert_eq!(gone(&plan), [("big", Underutilized)]);
-    assert!(why_kept(&plan, "n0").contains("let no more nodes go as Underutilized"));
+    assert!(why_kept(&plan, "n0").contains("exhausted (reason Underutilized)"));
 }
 
 #[test]
@@ -456,7 +456,7 @@ fn pod_budgets_hold_over_the_batch() {
     let plan = decide(&problem);
     assert_eq!(plan.removals.len(), 2);
     assert!(plan.kept.iter().any(|kept| {
-        kept.reason.to_string() == "disruption budget default/web lets no more of its pods go"
+        kept.reason.to_string() == "PodDisruptionBudget default/web allows no more disruptions"
     }));
 }
 
@@ -467,27 +467,27 @@ fn what_stands_in_the_way_is_said() {
     let cases: [(Change, &str, Option<&str>); 6] = [
         (
             |p| p.nodes[0].do_not_disrupt = true,
-            "it carries karpenter.sh/do-not-disrupt",
+            "node has annotation karpenter.sh/do-not-disrupt",
             None,
         ),
         (
             |p| p.nodes[0].nominated = true,
-            "it is meant for a pod that waits",
+            "reserved for a pending pod",
             None,
         ),
         (
             |p| p.nodes[0].pods[0].do_not_disrupt = true,
-            "pod half-0 carries karpenter.sh/do-not-disrupt",
+            "pod half-0 has annotation karpenter.sh/do-not-disrupt",
             None,
         ),
         (
             |p| p.pools[0].disruption.consolidate_after = None,
-            "pool main never consolidates",
+            "NodePool main has consolidation disabled (consolidateAfter: Never)",
             None,
         ),
         (
             |p| p.pools[0].disruption.min_age = SignedDuration::from_hours(24 * 13),
-            "pool main replaces no node so young",
+            "node is too young to be replaced in NodePool main",
             Some("2026-11-14T00:00:00Z"),
         ),
         (
@@ -495,7 +495,7 @@ fn what_stands_in_the_way_is_said() {
                 p.pools[0].disruption.consolidate_after = Some(SignedDuration::from_mins(10));
                 p.nodes[0].last_pod_event = Some("2026-11-13T11:55:00Z".parse().unwrap());
             },
-            "pods came or went a moment ago",
+            "pods were added or removed within consolidateAfter",
             Some("2026-11-13T12:05:00Z"),
         ),
     ];
@@ -734,7 +734,7 @@ fn what_others_save_makes_no_move_of_a_balanced_pool_worth_more() {
     spec.node_selector = Labels::from([(Name::from(labels::NODEPOOL), Name::from("other"))]);
     let plan = decide(&problem);
     assert_eq!(gone(&plan), [("waste", Underutilized)]);
-    assert!(why_kept(&plan, "crowd").contains("too little for pool main"));
+    assert!(why_kept(&plan, "crowd").contains("NodePool main, consolidationPolicy: Balanced"));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::candidate::quiet_until;
 use crate::money::Money;
-use crate::pack::{Options, Readings, Scenario};
+use crate::pack::{Options, Relaxations, Scenario};
 use crate::plan::{Home, Launch, Plan};
 use crate::problem::{NodePhase, Problem};
 
@@ -55,7 +55,7 @@ const ROUGH_STEPS: u64 = 5;
 /// Makes trials on one problem.
 pub(super) struct Trials<'c, 'p> {
     pub(super) problem: &'p Problem,
-    readings: &'c Readings<'p>,
+    relaxations: &'c Relaxations<'p>,
     options: Options,
     base: Scenario,
     /// What all nodes that are not on their way out cost.
@@ -63,7 +63,11 @@ pub(super) struct Trials<'c, 'p> {
 }
 
 impl<'c, 'p> Trials<'c, 'p> {
-    pub(super) fn new(problem: &'p Problem, readings: &'c Readings<'p>, options: &Options) -> Self {
+    pub(super) fn new(
+        problem: &'p Problem,
+        relaxations: &'c Relaxations<'p>,
+        options: &Options,
+    ) -> Self {
         let mut base = Scenario::of(problem).leaving_pending_out();
         for (index, node) in problem.nodes.iter().enumerate() {
             let pool = node
@@ -84,7 +88,7 @@ impl<'c, 'p> Trials<'c, 'p> {
             .sum();
         Trials {
             problem,
-            readings,
+            relaxations,
             options: options.clone(),
             base,
             present,
@@ -92,8 +96,8 @@ impl<'c, 'p> Trials<'c, 'p> {
     }
 
     /// Whether a launch leaves the choice of types that its pool asks for.
-    pub(super) fn replaceable(&self, launch: &Launch) -> bool {
-        self.readings.replaceable(launch)
+    pub(super) fn meets_min_values(&self, launch: &Launch) -> bool {
+        self.relaxations.meets_min_values(launch)
     }
 
     pub(super) fn run(&self, removed: &BTreeSet<u32>, buying: Buying, care: Care) -> Trial {
@@ -116,7 +120,7 @@ impl<'c, 'p> Trials<'c, 'p> {
         let plan = if removed.is_empty() {
             Plan::default()
         } else {
-            self.readings.solve(&scenario, &options)
+            self.relaxations.solve(&scenario, &options)
         };
         let surcharge = self.problem.settings.node_surcharge;
         let gone: Money = removed

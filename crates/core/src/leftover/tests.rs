@@ -351,3 +351,126 @@ proptest! {
         }
     }
 }
+
+fn region(name: &str, price: f64, score: Option<u8>) -> RegionMarket {
+    let zone = format!("{name}a");
+    let types = [gpu("g6.xlarge", 1, 0.805)];
+    let quotes = [("g6.xlarge", zone.as_str(), price)];
+    RegionMarket {
+        region: name.into(),
+        market: Ok(Market {
+            scores: None,
+            ..market(&types, &quotes, &[])
+        }),
+        fresh: true,
+        score,
+    }
+}
+
+fn in_order(comparison: &Comparison) -> Vec<&str> {
+    comparison.quotes.iter().map(|one| &*one.region).collect()
+}
+
+#[test]
+fn regions_stand_in_the_order_of_price_per_gpu_and_score() {
+    let regions = [
+        region("eu-central-1", 0.40, Some(8)),
+        region("eu-north-1", 0.30, Some(6)),
+        region("eu-west-1", 0.30, Some(9)),
+        region("us-east-1", 0.10, Some(2)),
+        RegionMarket {
+            market: Err("OptInRequired".to_owned()),
+            ..region("me-south-1", 0.05, None)
+        },
+    ];
+    let pool = Wanted {
+        min_score: 5,
+        ..wanted()
+    };
+    let policy = Policy::default();
+    let seen = compare_regions(&regions, &pool, "eu-central-1", None, &policy, 0);
+    assert_eq!(
+        in_order(&seen)[..3],
+        ["eu-west-1", "eu-north-1", "eu-central-1"]
+    );
+    assert_eq!(seen.recommended.as_deref(), Some("eu-west-1"));
+    let why = |name: &str| {
+        let found = seen.quotes.iter().find(|one| &*one.region == name);
+        found.unwrap().verdict.to_string()
+    };
+    assert_eq!(
+        why("us-east-1"),
+        "placement score 2 is below spec.minSpotScore"
+    );
+    assert_eq!(why("me-south-1"), "cannot be read: OptInRequired");
+}
+
+#[test]
+fn a_recommendation_is_kept_until_another_region_is_clearly_cheaper() {
+    let policy = Policy::default();
+    let look = |home: f64, other: f64, held: Option<&str>| {
+        let regions = [
+            region("eu-central-1", home, None),
+            region("eu-west-1", other, None),
+        ];
+        let seen = compare_regions(&regions, &wanted(), "eu-central-1", held, &policy, 0);
+        seen.recommended.unwrap().to_string()
+    };
+    assert_eq!(look(0.40, 0.39, None), "eu-west-1", "the cheapest at first");
+    assert_eq!(look(0.40, 0.40, None), "eu-central-1", "home among equals");
+    assert_eq!(look(0.37, 0.39, Some("eu-west-1")), "eu-west-1", "noise");
+    assert_eq!(look(0.30, 0.39, Some("eu-west-1")), "eu-central-1");
+}
+
+#[test]
+fn a_region_steps_back_after_two_looks_and_never_do_both_of_two() {
+    let policy = Policy::default();
+    let regions = [
+        region("eu-central-1", 0.40, None),
+        region("eu-west-1", 0.30, None),
+    ];
+    let first = compare_regions(&regions, &wanted(), "eu-central-1", None, &policy, 0);
+    assert_eq!((first.behind, first.better), (1, None), "one look is noise");
+    let second = compare_regions(&regions, &wanted(), "eu-central-1", None, &policy, 1);
+    assert_eq!(second.better.as_deref(), Some("eu-west-1"));
+    let other = compare_regions(&regions, &wanted(), "eu-west-1", None, &policy, 5);
+    assert_eq!(
+        (other.behind, other.better),
+        (0, None),
+        "the better one stays"
+    );
+    // What could not be read just now is no reason to turn pods away.
+    let mut old = regions.clone();
+    old[1].fresh = false;
+    let stale = compare_regions(&old, &wanted(), "eu-central-1", None, &policy, 5);
+    assert_eq!((stale.behind, stale.better), (0, None));
+}
+
+proptest! {
+    #[test]
+    fn of_regions_that_compare_each_other_one_always_stays_open(
+        prices in proptest::collection::vec(0.05_f64..2.0, 2..6),
+        scores in proptest::collection::vec(proptest::option::of(1_u8..=10), 6),
+    ) {
+        let names = ["a-1", "b-1", "c-1", "d-1", "e-1", "f-1"];
+        let regions: Vec<RegionMarket> = prices
+            .iter()
+            .zip(names)
+            .zip(&scores)
+            .map(|((price, name), score)| region(name, *price, *score))
+            .collect();
+        let pool = Wanted { min_score: 5, ..wanted() };
+        let policy = Policy::default();
+        let seen: Vec<Comparison> = regions
+            .iter()
+            .map(|one| compare_regions(&regions, &pool, &one.region, None, &policy, 9))
+            .collect();
+        let viable = seen[0].quotes.iter().any(RegionQuote::is_viable);
+        let open = seen.iter().filter(|one| one.better.is_none()).count();
+        prop_assert!(open >= 1, "all step back");
+        prop_assert_eq!(viable, seen[0].recommended.is_some());
+        for one in &seen {
+            prop_assert_eq!(&one.quotes, &seen[0].quotes, "clusters disagree");
+        }
+    }
+}

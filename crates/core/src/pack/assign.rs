@@ -4,25 +4,28 @@
 //! it to a node that has the room for just these ([`mix`]); a pod with rules about
 //! domains that finds no node is given the cheapest domain that its rules allow now. What is left are *lots*: pods of
 //! one class that may all use the same columns. If packing runs out of something scarce, pods are assigned once more
-//! with what it taught ([`Quotas`]).
+//! with what it has shown ([`LotLimits`]).
 
-mod company;
+mod host_affinity;
+mod lot_limits;
 pub(crate) mod mix;
-mod quotas;
 #[cfg(test)]
 mod tests;
+pub(crate) mod topology;
 
-use super::bits::Bits;
-use super::caps;
-use super::compile::{Compiled, Run};
-use super::nodes::Host;
-use super::profile::Level;
-use super::scenario::Scenario;
-use super::sets::{NOTHING, Sets};
-use super::topology::Topology;
-use super::vector::Vector;
+use crate::pack::assign::topology::Topology;
+use crate::pack::compile::Compiled;
+use crate::pack::compile::caps;
+use crate::pack::compile::column_sets::{NOTHING, SetId, Sets};
+use crate::pack::compile::groups::GroupKind;
+use crate::pack::compile::nodes::ExistingNode;
+use crate::pack::compile::profile::Level;
+use crate::pack::dense::bits::Bits;
+use crate::pack::dense::intern::FixedMap;
+use crate::pack::dense::vector::Vector;
+use crate::pack::scenario::{Queue, Scenario};
 
-pub(crate) use quotas::Quotas;
+pub(crate) use lot_limits::LotLimits;
 
 /// Any cell will do.
 pub(crate) const ANYWHERE: u32 = u32::MAX;
@@ -32,7 +35,7 @@ pub(crate) const ANYWHERE: u32 = u32::MAX;
 pub(crate) struct Lot {
     pub(crate) class: u32,
     pub(crate) level: u32,
-    pub(crate) set: u32,
+    pub(crate) set: SetId,
     pub(crate) cell: u32,
     pub(crate) count: u32,
 }
@@ -40,7 +43,7 @@ pub(crate) struct Lot {
 /// Where an anchored pod goes, in order of binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    Host(u32),
+    Node(u32),
     Lot(u32),
 }
 
@@ -50,16 +53,6 @@ pub(crate) struct Event {
     pub(crate) class: u32,
     pub(crate) level: u32,
     pub(crate) place: Place,
-}
-
-/// Pods of one class that wait.
-#[derive(Clone, Debug)]
-pub(crate) struct Queue {
-    pub(crate) class: u32,
-    pub(crate) runs: Vec<Run>,
-    pub(crate) count: u32,
-    /// They run somewhere now.
-    pub(crate) running: bool,
 }
 
 /// Pods of one class whose turn it is.
@@ -72,9 +65,9 @@ struct Turn {
 
 /// How nodes that are there are filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Dealing {
+pub(crate) enum NodeFilling {
     /// Class by class.
-    InTurn,
+    ByClass,
     /// With pods that go well together.
     Mixed,
 }
@@ -86,12 +79,12 @@ pub(crate) struct Assignment {
     pub(crate) queues: Vec<Queue>,
     pub(crate) lots: Vec<Lot>,
     /// Pods put on nodes: node, class, count.
-    pub(crate) on_hosts: Vec<(u32, u32, u32)>,
+    pub(crate) on_nodes: Vec<(u32, u32, u32)>,
     /// Anchored pods in order of binding.
     pub(crate) events: Vec<Event>,
     /// Pods that find no place at all: class and count.
     pub(crate) failed: Vec<(u32, u32)>,
-    /// Pods of each lot for which no machine was found so far. They come last and count for nobody.
+    /// Pods of each lot for which no machine was found so far. They come last and no rule counts on them.
     pub(crate) surplus: Vec<u32>,
     pub(crate) topology: Topology,
 }
@@ -99,17 +92,19 @@ pub(crate) struct Assignment {
 impl Assignment {
     /// Whether the order found here may not hold for what was packed: pods that others count on have no machine, or
     /// pods must share a host that only packing gave them.
-    pub(crate) fn needs_rehearsal(&self, compiled: &Compiled<'_>, left: &[u32]) -> bool {
+    pub(crate) fn needs_bind_simulation(&self, compiled: &Compiled<'_>, left: &[u32]) -> bool {
         let short = |(index, (lot, left)): (usize, (&Lot, &u32))| {
             let surplus = self.surplus.get(index).is_some_and(|count| *count > 0);
             (*left > 0 || surplus) && compiled.profile(lot.class).anchored
         };
-        let near = |queue: &Queue| {
+        let host_affinity = |queue: &Queue| {
             let levels = &compiled.profile(queue.class).levels;
-            levels.last().is_some_and(|level| !level.near.is_empty())
+            levels
+                .last()
+                .is_some_and(|level| !level.host_affinity.is_empty())
         };
         let mut lots = self.lots.iter().zip(left).enumerate();
-        lots.any(short) || self.queues.iter().any(near)
+        lots.any(short) || self.queues.iter().any(host_affinity)
     }
 }
 
@@ -117,8 +112,8 @@ impl Assignment {
 pub(crate) struct Assigner<'a, 'p> {
     compiled: &'a Compiled<'p>,
     sets: &'a mut Sets,
-    quotas: &'a Quotas,
-    hosts: Vec<Host>,
+    lot_limits: &'a LotLimits,
+    nodes: Vec<ExistingNode>,
     /// Usable hosts in order.
     order: Vec<u32>,
     /// Hosts closed to pods that already run somewhere.
@@ -126,9 +121,9 @@ pub(crate) struct Assigner<'a, 'p> {
     /// Hosts whose pods look for another place.
     removed: &'a Bits,
     out: Assignment,
-    lot_index: super::intern::FixedMap<(u32, u32, u32), u32>,
+    lot_index: FixedMap<(u32, u32, SetId), u32>,
     /// Cheapest share of a machine by class, level, cell and tier of pools.
-    shares: super::intern::FixedMap<(u32, u32, u32, usize), (u32, i64)>,
+    shares: FixedMap<(u32, u32, u32, usize), (SetId, i64)>,
     buys: bool,
     /// Less important pods have not had their turn yet.
     others_come: bool,
@@ -141,10 +136,10 @@ impl<'a, 'p> Assigner<'a, 'p> {
         compiled: &'a Compiled<'p>,
         sets: &'a mut Sets,
         scenario: &'a Scenario,
-        quotas: &'a Quotas,
+        lot_limits: &'a LotLimits,
     ) -> Self {
         let removed = &scenario.removed;
-        let mut order: Vec<u32> = (0..compiled.hosts.len() as u32)
+        let mut order: Vec<u32> = (0..compiled.nodes.len() as u32)
             .filter(|index| {
                 let at = *index as usize;
                 !removed.contains(at)
@@ -152,33 +147,33 @@ impl<'a, 'p> Assigner<'a, 'p> {
                     && !compiled.problem.nodes[at].deleting
             })
             .collect();
-        order.sort_by_key(|index| compiled.hosts[*index as usize].order);
+        order.sort_by_key(|index| compiled.nodes[*index as usize].order);
         Assigner {
             compiled,
             sets,
-            quotas,
-            hosts: compiled.hosts.clone(),
+            lot_limits,
+            nodes: compiled.nodes.clone(),
             order,
             closed_to_running: &scenario.closed_to_running,
             removed,
             out: Assignment {
                 queues: scenario.queues(compiled),
                 lots: Vec::new(),
-                on_hosts: Vec::new(),
+                on_nodes: Vec::new(),
                 events: Vec::new(),
                 failed: Vec::new(),
                 surplus: Vec::new(),
                 topology: Topology::new(compiled, removed),
             },
-            lot_index: super::intern::FixedMap::default(),
-            shares: super::intern::FixedMap::default(),
+            lot_index: FixedMap::default(),
+            shares: FixedMap::default(),
             buys: scenario.buys,
             others_come: false,
             running: false,
         }
     }
 
-    pub(crate) fn run(mut self, dealing: Dealing) -> Assignment {
+    pub(crate) fn run(mut self, node_filling: NodeFilling) -> Assignment {
         let queues = self.out.queues.iter();
         let turn = |queue: &Queue| Turn {
             class: queue.class,
@@ -186,10 +181,10 @@ impl<'a, 'p> Assigner<'a, 'p> {
             running: queue.running,
         };
         let mut turns: Vec<Turn> = queues.map(turn).collect();
-        if dealing == Dealing::Mixed {
+        if node_filling == NodeFilling::Mixed {
             self.mix(&mut turns);
         }
-        // Pods that must be near others come after those others, within one priority.
+        // Pods with affinity come after the pods that they need, within one priority.
         let mut waiting: Vec<Turn> = Vec::new();
         let compiled = self.compiled;
         let priority = |turn: &Turn| compiled.profile(turn.class).spec.priority;
@@ -197,7 +192,7 @@ impl<'a, 'p> Assigner<'a, 'p> {
             let last = alike.last().zip(turns.last());
             self.others_come = last.is_some_and(|(own, all)| priority(own) > priority(all));
             for turn in alike {
-                if self.is_sociable(turn.class) {
+                if self.has_affinity(turn.class) {
                     waiting.push(*turn);
                     continue;
                 }
@@ -207,14 +202,14 @@ impl<'a, 'p> Assigner<'a, 'p> {
                     self.out.failed.push((turn.class, left));
                 }
             }
-            self.go_round(&mut waiting);
+            self.retry_waiting(&mut waiting);
         }
         let stranded = waiting.into_iter().map(|turn| (turn.class, turn.count));
         self.out.failed.extend(stranded);
-        if !self.quotas.is_empty() {
+        if !self.lot_limits.is_empty() {
             let failed = std::mem::take(&mut self.out.failed);
             for (class, count) in failed {
-                if !self.hope(class, count) {
+                if !self.place_surplus(class, count) {
                     self.out.failed.push((class, count));
                 }
             }
@@ -222,8 +217,8 @@ impl<'a, 'p> Assigner<'a, 'p> {
         self.out
     }
 
-    /// A pod may wait for one that itself waits: goes round until nobody finds a place any more.
-    fn go_round(&mut self, waiting: &mut Vec<Turn>) {
+    /// A pod may wait for one that itself waits: tries again until no pod finds a place any more.
+    fn retry_waiting(&mut self, waiting: &mut Vec<Turn>) {
         loop {
             let before: u32 = waiting.iter().map(|turn| turn.count).sum();
             for turn in waiting.iter_mut() {
@@ -238,23 +233,25 @@ impl<'a, 'p> Assigner<'a, 'p> {
         }
     }
 
-    fn is_sociable(&self, class: u32) -> bool {
+    fn has_affinity(&self, class: u32) -> bool {
         let profile = self.compiled.profile(class);
-        let first = profile.levels.get(self.quotas.first_level(profile));
-        first.is_some_and(|level| !level.near.is_empty() || self.seeks(level))
+        let first = profile.levels.get(self.lot_limits.first_level(profile));
+        first
+            .is_some_and(|level| !level.host_affinity.is_empty() || self.has_domain_affinity(level))
     }
 
-    fn seeks(&self, level: &Level) -> bool {
-        level.rules.iter().any(|rule| {
-            self.compiled.groups.all.get(rule.group).kind == super::groups::Kind::Affinity
-        })
+    fn has_domain_affinity(&self, level: &Level) -> bool {
+        level
+            .rules
+            .iter()
+            .any(|rule| self.compiled.groups.all.get(rule.group).kind == GroupKind::Affinity)
     }
 
     /// Finds places for pods of a class; returns how many have none.
     fn place(&mut self, class: u32, count: u32) -> u32 {
         let compiled = self.compiled;
         let profile = compiled.profile(class);
-        if profile.invalid.is_some() || compiled.classes[class as usize].uncounted.is_some() {
+        if profile.invalid.is_some() || compiled.class(class).uncounted.is_some() {
             return count;
         }
         let mut left = count;
@@ -264,14 +261,14 @@ impl<'a, 'p> Assigner<'a, 'p> {
             }
             return left;
         }
-        for index in self.quotas.first_level(profile)..profile.levels.len() {
-            left = self.fill_hosts(class, index, left);
+        for index in self.lot_limits.first_level(profile)..profile.levels.len() {
+            left = self.fill_nodes(class, index, left);
             if left == 0 {
                 return 0;
             }
-            if !profile.levels[index].near.is_empty() {
+            if !profile.levels[index].host_affinity.is_empty() {
                 let set = self.base(class, index, None, 0);
-                left -= self.begin(class, index, set, left);
+                left -= self.start_group(class, index, set, left);
             }
             left = self.buy(class, index, left);
             if left == 0 {
@@ -292,7 +289,7 @@ impl<'a, 'p> Assigner<'a, 'p> {
             if left == 0 || set == NOTHING {
                 break;
             }
-            let take = left.min(self.quota_left(class, level, set));
+            let take = left.min(self.limit_left(class, level, set));
             if take > 0 {
                 self.lot(class, level as u32, set, ANYWHERE, take);
                 left -= take;
@@ -301,21 +298,21 @@ impl<'a, 'p> Assigner<'a, 'p> {
         left
     }
 
-    /// Pods for which packing has found no machine so far may still be lucky: they are sent where machines would suit
-    /// them, whether or not there are any left, and nobody counts on them.
-    fn hope(&mut self, class: u32, count: u32) -> bool {
+    /// Pods for which packing has found no machine so far may still find one: they are sent where machines would suit
+    /// them, whether or not there are any left, and no rule counts on them.
+    fn place_surplus(&mut self, class: u32, count: u32) -> bool {
         let compiled = self.compiled;
         let profile = compiled.profile(class);
         let Some(level) = profile.levels.len().checked_sub(1) else {
             return false;
         };
-        let uncounted = compiled.classes[class as usize].uncounted.is_some();
+        let uncounted = compiled.class(class).uncounted.is_some();
         if uncounted || !self.may_buy(&profile.levels[level]) {
             return false;
         }
         let lot = if profile.anchored {
             let mut allowed = self.allowed(class, level);
-            self.keep_to_company(&profile.levels[level], &mut allowed);
+            self.keep_to_host_affinity(&profile.levels[level], &mut allowed);
             let cells = (0..compiled.cells.len() as u32).filter(|cell| allowed[*cell as usize]);
             let sold = cells.filter_map(|cell| {
                 let (set, share) = self.share(class, level, cell, 0)?;
@@ -347,7 +344,7 @@ impl<'a, 'p> Assigner<'a, 'p> {
         true
     }
 
-    fn base(&mut self, class: u32, level: usize, cell: Option<u32>, tier: usize) -> u32 {
+    fn base(&mut self, class: u32, level: usize, cell: Option<u32>, tier: usize) -> SetId {
         if !self.buys {
             return NOTHING;
         }
@@ -355,14 +352,14 @@ impl<'a, 'p> Assigner<'a, 'p> {
     }
 
     /// How many more pods of a lot can have a machine.
-    fn quota_left(&self, class: u32, level: usize, set: u32) -> u32 {
-        let most = self.quotas.of(class, level as u32, set);
+    fn limit_left(&self, class: u32, level: usize, set: SetId) -> u32 {
+        let most = self.lot_limits.of(class, level as u32, set);
         let lot = self.lot_index.get(&(class, level as u32, set));
         let present = lot.map_or(0, |lot| self.out.lots[*lot as usize].count);
         most.saturating_sub(present)
     }
 
-    fn lot(&mut self, class: u32, level: u32, set: u32, cell: u32, count: u32) -> u32 {
+    fn lot(&mut self, class: u32, level: u32, set: SetId, cell: u32, count: u32) -> u32 {
         let next = self.out.lots.len() as u32;
         let index = *self.lot_index.entry((class, level, set)).or_insert(next);
         if index == next {
@@ -379,7 +376,7 @@ impl<'a, 'p> Assigner<'a, 'p> {
     }
 
     /// Puts as many pods of a class as possible on nodes, first fit.
-    fn fill_hosts(&mut self, class: u32, position: usize, count: u32) -> u32 {
+    fn fill_nodes(&mut self, class: u32, position: usize, count: u32) -> u32 {
         let compiled = self.compiled;
         let level = &compiled.profile(class).levels[position];
         let mut left = count;
@@ -400,7 +397,7 @@ impl<'a, 'p> Assigner<'a, 'p> {
 
     /// How many pods of a class a node takes, rules about domains aside.
     fn room_on(&self, class: u32, level: &Level, index: u32) -> u32 {
-        let rules = || level.near.iter().map(|rule| rule.group);
+        let rules = || level.host_affinity.iter().map(|rule| rule.group);
         if rules().all(|group| self.has_neighbour(index, group)) {
             self.space_on(class, level, index)
         } else {
@@ -408,34 +405,34 @@ impl<'a, 'p> Assigner<'a, 'p> {
         }
     }
 
-    /// The same if it does not matter who is there already.
+    /// The same, whichever pods are there already.
     fn space_on(&self, class: u32, level: &Level, index: u32) -> u32 {
         let compiled = self.compiled;
-        let host = &self.hosts[index as usize];
-        let requests = &compiled.classes[class as usize].requests;
-        if !requests.fits(&host.room)
+        let node = &self.nodes[index as usize];
+        let requests = &compiled.class(class).requests;
+        if !requests.fits(&node.room)
             || !compiled.demand_nodes[level.demand as usize].contains(index as usize)
             || (self.running && self.closed_to_running.contains(index as usize))
         {
             return 0;
         }
-        let copies = requests.copies_in(&host.room).min(i64::from(u32::MAX)) as u32;
+        let copies = requests.copies_in(&node.room).min(i64::from(u32::MAX)) as u32;
         // Pods of one class share their claims: what the first has attached serves them all.
-        if self.volumes_fit(class, host) {
-            copies.min(caps::room(&host.caps, &level.caps))
+        if self.volumes_fit(class, node) {
+            copies.min(caps::room(&node.caps, &level.caps))
         } else {
             0
         }
     }
 
     fn has_neighbour(&self, index: u32, group: u32) -> bool {
-        let host = &self.hosts[index as usize];
-        caps::carries(&host.caps, group)
+        let node = &self.nodes[index as usize];
+        caps::carries(&node.caps, group)
     }
 
-    fn volumes_fit(&self, class: u32, host: &Host) -> bool {
+    fn volumes_fit(&self, class: u32, node: &ExistingNode) -> bool {
         let volumes = &self.compiled.profile(class).spec.volumes;
-        host.attached.iter().all(|(driver, (most, claims))| {
+        node.attached.iter().all(|(driver, (most, claims))| {
             let mut new: Vec<&str> = volumes
                 .iter()
                 .filter(|volume| volume.driver == *driver && !claims.contains(&volume.claim))
@@ -450,30 +447,30 @@ impl<'a, 'p> Assigner<'a, 'p> {
     fn put(&mut self, class: u32, position: usize, index: u32, count: u32) {
         let compiled = self.compiled;
         let level = &compiled.profile(class).levels[position];
-        let host = &mut self.hosts[index as usize];
-        let requests = &compiled.classes[class as usize].requests;
-        host.room.subtract(&requests.times(i64::from(count)));
+        let node = &mut self.nodes[index as usize];
+        let requests = &compiled.class(class).requests;
+        node.room.subtract(&requests.times(i64::from(count)));
         for cap in &level.caps {
-            caps::hold(&mut host.caps, *cap, count);
+            caps::hold(&mut node.caps, *cap, count);
         }
         let profile = compiled.profile(class);
         for volume in &profile.spec.volumes {
-            if let Some((_, claims)) = host.attached.get_mut(&volume.driver) {
+            if let Some((_, claims)) = node.attached.get_mut(&volume.driver) {
                 claims.insert(volume.claim.clone());
             }
         }
-        self.out.on_hosts.push((index, class, count));
+        self.out.on_nodes.push((index, class, count));
         if profile.anchored {
             let counted =
                 |filter: u32| compiled.demand_nodes[filter as usize].contains(index as usize);
-            let cell = compiled.hosts[index as usize].cell;
+            let cell = compiled.nodes[index as usize].cell;
             let topology = &mut self.out.topology;
             topology.add(compiled, profile, level, cell, count as i32, counted);
             for _ in 0..count {
                 self.out.events.push(Event {
                     class,
                     level: position as u32,
-                    place: Place::Host(index),
+                    place: Place::Node(index),
                 });
             }
         }
@@ -484,24 +481,24 @@ impl<'a, 'p> Assigner<'a, 'p> {
         let compiled = self.compiled;
         let profile = compiled.profile(class);
         let levels = profile.levels.iter().enumerate();
-        for (index, level) in levels.skip(self.quotas.first_level(profile)) {
+        for (index, level) in levels.skip(self.lot_limits.first_level(profile)) {
             let mut allowed = self.allowed(class, index);
-            let host = self.order.iter().copied().find(|host| {
-                allowed[compiled.hosts[*host as usize].cell as usize]
-                    && self.room_on(class, level, *host) > 0
+            let node = self.order.iter().copied().find(|node| {
+                allowed[compiled.nodes[*node as usize].cell as usize]
+                    && self.room_on(class, level, *node) > 0
             });
-            if let Some(host) = host {
-                self.put(class, index, host, 1);
+            if let Some(node) = node {
+                self.put(class, index, node, 1);
                 return true;
             }
             if !self.may_buy(level) {
                 continue;
             }
-            if !level.near.is_empty() {
-                if self.begin_within(class, index, &allowed, count) {
+            if !level.host_affinity.is_empty() {
+                if self.start_group_within(class, index, &allowed, count) {
                     return true;
                 }
-                self.keep_to_company(level, &mut allowed);
+                self.keep_to_host_affinity(level, &mut allowed);
             }
             let best = (0..compiled.cells.len() as u32)
                 .filter(|cell| allowed[*cell as usize])
@@ -531,14 +528,14 @@ impl<'a, 'p> Assigner<'a, 'p> {
 
     /// The heaviest pools that have a machine left for a pod in a cell: how many tiers of pools have none, the set, and
     /// what the pod costs there.
-    fn opening(&mut self, class: u32, level: usize, cell: u32) -> Option<(usize, u32, i64)> {
+    fn opening(&mut self, class: u32, level: usize, cell: u32) -> Option<(usize, SetId, i64)> {
         for tier in 0.. {
             let (set, share) = self.share(class, level, cell, tier)?;
-            if self.quotas.is_empty() {
+            if self.lot_limits.is_empty() {
                 return Some((tier, set, share));
             }
             let (counted, _) = self.counted(class, set);
-            if self.quota_left(class, level, counted) > 0 {
+            if self.limit_left(class, level, counted) > 0 {
                 return Some((tier, set, share));
             }
         }
@@ -546,19 +543,19 @@ impl<'a, 'p> Assigner<'a, 'p> {
     }
 
     /// What a pod of a class costs at least in a cell, as a share of the machine that suits it best.
-    fn share(&mut self, class: u32, level: usize, cell: u32, tier: usize) -> Option<(u32, i64)> {
+    fn share(&mut self, class: u32, level: usize, cell: u32, tier: usize) -> Option<(SetId, i64)> {
         let key = (class, level as u32, cell, tier);
         if let Some(known) = self.shares.get(&key) {
             return (known.0 != NOTHING).then_some(*known);
         }
         let set = self.base(class, level, Some(cell), tier);
         let compiled = self.compiled;
-        let requests = &compiled.classes[class as usize].requests;
+        let requests = &compiled.class(class).requests;
         let share = self
             .sets
             .list(set)
             .iter()
-            .map(|column| &compiled.columns[*column as usize])
+            .map(|column| compiled.column(*column))
             .filter(|column| requests.fits(&column.room))
             .map(|column| share_of(column.cost, requests, &column.room))
             .min();
@@ -569,19 +566,18 @@ impl<'a, 'p> Assigner<'a, 'p> {
 
     /// Where a group counts a pod only on some nodes, those of a set, so that the count is certain; and the filters of
     /// groups that will not count it.
-    fn counted(&mut self, class: u32, set: u32) -> (u32, Vec<u32>) {
+    fn counted(&mut self, class: u32, set: SetId) -> (SetId, Vec<u32>) {
         let compiled = self.compiled;
-        let requests = &compiled.classes[class as usize].requests;
+        let requests = &compiled.class(class).requests;
         let mut set = set;
         let mut uncounted: Vec<u32> = Vec::new();
         for group in &compiled.profile(class).matched {
-            let super::groups::Kind::Spread { filter, .. } = compiled.groups.all.get(*group).kind
-            else {
+            let GroupKind::Spread { filter, .. } = compiled.groups.all.get(*group).kind else {
                 continue;
             };
             let bits = &compiled.demand_columns[filter as usize];
             let narrowed = self.sets.within(compiled, set, bits);
-            let fits = |column: &u32| requests.fits(&compiled.columns[*column as usize].room);
+            let fits = |column: &u32| requests.fits(&compiled.column(*column).room);
             if self.sets.list(narrowed).iter().any(fits) {
                 set = narrowed;
             } else {
@@ -592,7 +588,7 @@ impl<'a, 'p> Assigner<'a, 'p> {
     }
 
     /// Sends a pod to a new machine in a cell.
-    fn send(&mut self, class: u32, level: usize, cell: u32, set: u32) {
+    fn send(&mut self, class: u32, level: usize, cell: u32, set: SetId) {
         let compiled = self.compiled;
         let profile = compiled.profile(class);
         let (set, uncounted) = self.counted(class, set);

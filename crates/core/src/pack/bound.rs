@@ -1,21 +1,22 @@
 //! What every plan for the same pods costs at least.
 
-mod made;
+mod custom;
+mod spread;
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use crate::money::Money;
-
-use super::appraisal::{Appraisal, SCARCE_COPIES};
-use super::assign::{Assignment, Lot};
-use super::bins::{Bin, Context, Packing};
-use super::compile::Compiled;
-use super::evenly;
-use super::fluid::Prices;
-use super::generate::{self, Market};
-use super::intern::FixedMap;
-use super::scenario::Scenario;
-use super::sets::{NOTHING, Sets};
+use crate::pack::assign::{Assignment, Lot};
+use crate::pack::compile::Compiled;
+use crate::pack::compile::column_sets::{NOTHING, Sets};
+use crate::pack::compile::supply::CounterId;
+use crate::pack::dense::intern::FixedMap;
+use crate::pack::packing::{Bin, Context, Packing};
+use crate::pack::scenario::Scenario;
+use crate::pack::strategy::column_generation::{self, LotValues};
+use crate::pack::value::appraisal::{Appraisal, SCARCE_COPIES};
+use crate::pack::value::machine_prices::Prices;
 
 /// How much work a bound is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +30,7 @@ pub(crate) enum Effort {
 /// What packing has found out already.
 #[derive(Clone, Copy)]
 pub(crate) struct Known<'a> {
-    pub(crate) market: Option<&'a Market>,
+    pub(crate) lot_values: Option<&'a LotValues>,
     pub(crate) prices: Option<&'a Prices>,
 }
 
@@ -49,13 +50,13 @@ pub(crate) fn lower_bound(
     if lots.is_empty() || !scenario.buys {
         return Money::ZERO;
     }
-    let hosts: Vec<usize> = (0..compiled.hosts.len())
-        .filter(|host| !scenario.removed.contains(*host) && !compiled.problem.nodes[*host].deleting)
+    let nodes: Vec<usize> = (0..compiled.nodes.len())
+        .filter(|node| !scenario.removed.contains(*node) && !compiled.problem.nodes[*node].deleting)
         .collect();
     // A domain that sells no more machines holds no spread back: pods may then all be in the others.
-    let open = compiled.hosts.is_empty() && !compiled.supply.limited();
+    let open = compiled.nodes.is_empty() && !compiled.supply.limited();
     let lots = if effort == Effort::Thorough && open {
-        evenly::confined(compiled, &mut sets, &assignment.topology, lots)
+        spread::confined(compiled, &mut sets, &assignment.topology, lots)
     } else {
         lots
     };
@@ -68,26 +69,26 @@ pub(crate) fn lower_bound(
         ledger: &ledger,
     };
     // A node that is there can take some of every group that keeps apart: with nodes, groups are left out.
-    let appraisal = if hosts.is_empty() {
+    let appraisal = if nodes.is_empty() {
         Appraisal::fine(&context, &counts)
     } else {
         Appraisal::plain(&context, &counts)
     };
     let mut total = worth(&appraisal, &counts);
-    for host in &hosts {
-        total -= appraisal.most(&compiled.hosts[*host].room);
+    for node in &nodes {
+        total -= appraisal.most(&compiled.nodes[*node].room);
     }
     total -= scarce_bargains(&context, &appraisal);
-    let fixed = compiled.makes.is_empty();
+    let fixed = compiled.custom_types.is_empty();
     if !fixed {
-        total = made::hold(&context, &appraisal, total);
+        total = custom::hold(&context, &appraisal, total);
     }
     let whole =
-        effort == Effort::Thorough && !compiled.supply.limited() && hosts.is_empty() && fixed;
+        effort == Effort::Thorough && !compiled.supply.limited() && nodes.is_empty() && fixed;
     if whole {
-        let market = known.market;
-        let market = market.and_then(|market| by_class(market, assignment, &lots));
-        let fillings = generate::bound(&context, market);
+        let lot_values = known.lot_values;
+        let lot_values = lot_values.and_then(|lot_values| by_class(lot_values, assignment, &lots));
+        let fillings = column_generation::bound(&context, lot_values);
         let mut shaped = appraisal.clone();
         let prices = match known.prices {
             Some(prices) if prices.cover(&shaped) => Some(Cow::Borrowed(prices)),
@@ -99,14 +100,14 @@ pub(crate) fn lower_bound(
         total = total.max(fillings).max(worth(&shaped, &counts));
     }
     // Sums of a hundred thousand terms may be off in the last digits.
-    total = compiled.trifle.bound(total) * (1.0 - 1e-9);
+    total = compiled.tie_break.bound(total) * (1.0 - 1e-9);
     let mut nanos = if total > 0.0 { total as i64 } else { 0 };
-    if hosts.is_empty() {
-        nanos = nanos.max(compiled.trifle.price(most_demanding(&context), 1));
+    if nodes.is_empty() {
+        nanos = nanos.max(compiled.tie_break.price(most_demanding(&context), 1));
     }
-    let priced = |bin: &&Bin| compiled.columns[bin.column as usize].cost > 0;
+    let priced = |bin: &&Bin| compiled.column(bin.column).cost > 0;
     let machines = packing.bins.iter().filter(priced).count();
-    let cost = compiled.trifle.price(packing.cost, machines);
+    let cost = compiled.tie_break.price(packing.cost, machines);
     below(nanos, cost)
 }
 
@@ -162,7 +163,7 @@ fn placed(
                 class: queue.class,
                 level: level as u32,
                 set,
-                cell: super::assign::ANYWHERE,
+                cell: crate::pack::assign::ANYWHERE,
                 count: queue.count - gone,
             });
         }
@@ -170,10 +171,10 @@ fn placed(
     lots
 }
 
-/// What a market says that a pod of each lot is worth, if it knows all their classes.
-fn by_class(market: &Market, assignment: &Assignment, lots: &[Lot]) -> Option<Vec<f64>> {
+/// What a pod of each lot is worth by column generation, if that knows all their classes.
+fn by_class(lot_values: &LotValues, assignment: &Assignment, lots: &[Lot]) -> Option<Vec<f64>> {
     let mut known: FixedMap<u32, f64> = FixedMap::default();
-    for (lot, worth) in assignment.lots.iter().zip(&market.worth) {
+    for (lot, worth) in assignment.lots.iter().zip(&lot_values.worth) {
         let least = known.entry(lot.class).or_insert(*worth);
         *least = least.min(*worth);
     }
@@ -182,15 +183,15 @@ fn by_class(market: &Market, assignment: &Assignment, lots: &[Lot]) -> Option<Ve
         .collect()
 }
 
-/// What the few machines that were left out when values were set may carry beyond their price. Of what is made to
-/// measure not only these sizes can be had: [`made`] judges it.
+/// What the few machines that were left out when values were set may carry beyond their price. Of custom types
+/// not only these sizes can be had: [`custom`] judges them.
 fn scarce_bargains(context: &Context<'_, '_>, appraisal: &Appraisal) -> f64 {
-    let mut by_counter: std::collections::BTreeMap<u32, f64> = std::collections::BTreeMap::new();
+    let mut by_counter: BTreeMap<CounterId, f64> = BTreeMap::new();
     for (potential, index) in &appraisal.bargains {
-        let column = &context.compiled.columns[*index as usize];
+        let column = context.compiled.column(*index);
         let copies = context.ledger.copies(&column.uses);
-        let made = context.compiled.makes.of(*index).is_some();
-        if made || copies >= SCARCE_COPIES || *potential <= 1.0 {
+        let custom = context.compiled.custom_types.of(*index).is_some();
+        if custom || copies >= SCARCE_COPIES || *potential <= 1.0 {
             continue;
         }
         let worth = if column.cost > 0 {
@@ -217,23 +218,24 @@ fn scarce_bargains(context: &Context<'_, '_>, appraisal: &Appraisal) -> f64 {
 
 fn most_demanding(context: &Context<'_, '_>) -> i64 {
     let alone = |lot: u32| {
-        let set = context.lots[lot as usize].set;
+        let set = context.lot(lot).set;
         let requests = context.requests(lot);
         let compiled = context.compiled;
         let columns = context.sets.list(set).iter();
         let fixed = columns
-            .filter(|index| compiled.makes.of(**index).is_none())
-            .map(|index| &compiled.columns[*index as usize])
+            .filter(|index| compiled.custom_types.of(**index).is_none())
+            .map(|index| compiled.column(*index))
             .find(|column| requests.fits(&column.room))
             .map(|column| column.cost);
-        let makes = (0..compiled.makes.all.len() as u32).filter(|make| {
-            let columns = &compiled.makes.all[*make as usize].columns;
+        let custom_types = (0..compiled.custom_types.all.len() as u32).filter(|custom_type| {
+            let columns = &compiled.custom_types.all[*custom_type as usize].columns;
             columns
                 .iter()
                 .any(|column| context.sets.contains(set, *column))
         });
-        let made = makes.filter_map(|make| Some(compiled.cut(make, requests)?.cost));
-        made.chain(fixed).min()
+        let custom = custom_types
+            .filter_map(|custom_type| Some(compiled.fitted(custom_type, requests)?.cost));
+        custom.chain(fixed).min()
     };
     (0..context.lots.len() as u32)
         .filter_map(alone)

@@ -1,25 +1,41 @@
 //! A problem in dense form: numbers instead of names, sets of bits instead of comparisons, made once and solved often.
 
-use crate::labels;
+pub(crate) mod caps;
+pub(crate) mod column_sets;
+pub(crate) mod columns;
+pub(crate) mod custom;
+pub(crate) mod demand;
+pub(crate) mod drain;
+pub(crate) mod groups;
+pub(crate) mod labels;
+pub(crate) mod min_values;
+pub(crate) mod nodes;
+pub(crate) mod offers;
+pub(crate) mod profile;
+pub(crate) mod sizing;
+pub(crate) mod supply;
+pub(crate) mod tie_break;
+pub(crate) mod variants;
+
+use crate::labels::HOSTNAME;
 use crate::name::Name;
+use crate::pack::compile::columns::Column;
+use crate::pack::compile::custom::CustomTypes;
+use crate::pack::compile::demand::Demand;
+use crate::pack::compile::groups::{GroupKind, Groups};
+use crate::pack::compile::labels::Keys;
+use crate::pack::compile::min_values::MinValues;
+use crate::pack::compile::nodes::ExistingNode;
+use crate::pack::compile::offers::{Offer, OfferBuilder, PoolTerms};
+use crate::pack::compile::profile::{Profile, Profiler, Shape};
+use crate::pack::compile::supply::Supply;
+use crate::pack::compile::tie_break::TieBreak;
+use crate::pack::dense::bits::Bits;
+use crate::pack::dense::intern::{FixedMap, Interner};
+use crate::pack::dense::vector::{Table, Vector};
 use crate::plan::{Home, PodRef};
 use crate::problem::{Pod, Problem};
 use crate::taints::Effect;
-
-use super::bits::Bits;
-use super::choice::Choices;
-use super::columns::{self, Column};
-use super::demand::Demand;
-use super::groups::{Groups, Kind};
-use super::intern::{FixedMap, Interner};
-use super::labels::Keys;
-use super::ledger::Supply;
-use super::made::Makes;
-use super::nodes::{self, Host};
-use super::offers::{Market, Offer, PoolTerms};
-use super::profile::{Profile, Profiler, Shape};
-use super::trifle::Trifle;
-use super::vector::{Table, Vector};
 
 /// Pods that are alike, size included.
 #[derive(Clone, Debug)]
@@ -64,15 +80,15 @@ pub(crate) struct Compiled<'p> {
     /// Class of each group of pods on each node; daemons have one too.
     pub(crate) bound: Vec<Vec<u32>>,
     pub(crate) offers: Vec<Offer>,
-    pub(crate) trifle: Trifle,
+    pub(crate) tie_break: TieBreak,
     pub(crate) pools: Vec<PoolTerms>,
-    /// Pools that want their machines replaceable.
-    pub(crate) choices: Choices,
+    /// Pools with `minValues`.
+    pub(crate) min_values: MinValues,
     pub(crate) supply: Supply,
     /// Offers worth looking at, cheapest first.
     pub(crate) columns: Vec<Column>,
-    /// What can be made to measure.
-    pub(crate) makes: Makes,
+    /// Machines of custom size.
+    pub(crate) custom_types: CustomTypes,
     /// Columns that meet a demand.
     pub(crate) demand_columns: Vec<Bits>,
     /// Offers that meet a demand.
@@ -86,17 +102,17 @@ pub(crate) struct Compiled<'p> {
     pub(crate) cell_columns: Vec<Bits>,
     /// Columns by weight of their pool, heaviest first.
     pub(crate) tiers: Vec<Bits>,
-    pub(crate) hosts: Vec<Host>,
+    pub(crate) nodes: Vec<ExistingNode>,
 }
 
 impl<'p> Compiled<'p> {
     /// Reads a problem.
     pub(crate) fn new(problem: &'p Problem) -> Self {
-        Self::hearing(problem, i32::MIN)
+        Self::respecting(problem, i32::MIN)
     }
 
-    /// Reads a problem; wishes that weigh less than `least_weight` are not heard.
-    pub(crate) fn hearing(problem: &'p Problem, least_weight: i32) -> Self {
+    /// Reads a problem; preferences that weigh less than `least_weight` are ignored.
+    pub(crate) fn respecting(problem: &'p Problem, least_weight: i32) -> Self {
         let (table, shapes) = survey(problem);
         let daemons = || problem.daemon_sets.iter().map(|one| &*one.spec);
         let mut keys = Keys::collect(shapes.iter().map(|shape| shape.0).chain(daemons()));
@@ -105,35 +121,35 @@ impl<'p> Compiled<'p> {
         let mut demands = Interner::default();
         let profiles = profile_all(problem, &shapes, &mut demands, &mut groups, least_weight);
 
-        let mut market = Market::new(problem, &mut keys, &table, &demands, &groups);
-        market.open();
-        let (mut offers, pools, supply) = (market.offers, market.pools, market.supply);
-        let trifle = Trifle::weigh(&mut offers);
+        let mut builder = OfferBuilder::new(problem, &mut keys, &table, &demands, &groups);
+        builder.build();
+        let (mut offers, pools, supply) = (builder.offers, builder.pools, builder.supply);
+        let tie_break = TieBreak::weigh(&mut offers);
         let mut classes = Classes::new(&shapes, &table);
         let pending = classes.of_all(&problem.pods);
         let nodes = problem.nodes.iter();
         let bound: Vec<Vec<u32>> = nodes.map(|node| classes.of_all(&node.pods)).collect();
         let classes = classes.list;
 
-        let mut choices = Choices::new(problem, &pools);
-        choices.learn(problem, &offers);
+        let mut min_values = MinValues::new(problem, &pools);
+        min_values.learn(problem, &offers);
         let topology_keys = topology_keys(&keys, &groups);
         let mut cells = Interner::default();
-        let mut hosts = nodes::compile(
+        let mut nodes = nodes::compile(
             problem, &mut keys, &table, &groups, &profiles, &classes, &bound,
         );
         let demand_offers = columns::admit_offers(problem, &keys, &demands, &offers);
-        let admitted = |demand: &Demand| nodes::admit(demand, &keys, &hosts);
+        let admitted = |demand: &Demand| nodes::admit(demand, &keys, &nodes);
         let demand_nodes: Vec<Bits> = demands.iter().map(admitted).collect();
         let ports = columns::take_daemons(problem, &keys, &table, &mut groups, &mut offers);
-        nodes::withhold_daemons(problem, &keys, &table, &mut groups, &mut hosts);
-        for host in &mut hosts {
-            host.cell = cells.id(pick(&topology_keys, &host.values));
+        nodes::withhold_daemons(problem, &keys, &table, &mut groups, &mut nodes);
+        for node in &mut nodes {
+            node.cell = cells.id(pick(&topology_keys, &node.values));
         }
         let mut cell_of = |offer: &Offer| cells.id(pick(&topology_keys, &offer.values));
         let columns = columns::choose(
             problem,
-            &choices,
+            &min_values,
             &offers,
             &demand_offers,
             &ports,
@@ -146,7 +162,7 @@ impl<'p> Compiled<'p> {
             .map(|cell| over_columns(&columns, |column| column.cell == cell))
             .collect();
         let tiers = tiers(problem, &pools, &columns);
-        let makes = Makes::collect(problem, &keys, &offers, &columns);
+        let custom_types = CustomTypes::collect(problem, &keys, &offers, &columns);
         Compiled {
             problem,
             table,
@@ -158,12 +174,12 @@ impl<'p> Compiled<'p> {
             pending,
             bound,
             offers,
-            trifle,
+            tie_break,
             pools,
-            choices,
+            min_values,
             supply,
             columns,
-            makes,
+            custom_types,
             demand_columns,
             demand_offers,
             demand_nodes,
@@ -171,12 +187,22 @@ impl<'p> Compiled<'p> {
             cells,
             cell_columns,
             tiers,
-            hosts,
+            nodes,
         }
     }
 
     pub(crate) fn profile(&self, class: u32) -> &Profile<'p> {
         &self.profiles[self.classes[class as usize].profile as usize]
+    }
+
+    /// A class by number.
+    pub(crate) fn class(&self, class: u32) -> &Class {
+        &self.classes[class as usize]
+    }
+
+    /// A column by number.
+    pub(crate) fn column(&self, column: u32) -> &Column {
+        &self.columns[column as usize]
     }
 
     /// The class of a pod.
@@ -261,7 +287,7 @@ fn profile_all<'p>(
         .iter()
         .flat_map(|profile| &profile.levels)
         .filter(|level| !level.rules.is_empty())
-        .flat_map(|level| level.near.iter().map(|rule| rule.group))
+        .flat_map(|level| level.host_affinity.iter().map(|rule| rule.group))
         .collect();
     for profile in &mut profiles {
         profile.complete(groups, &tangled);
@@ -292,7 +318,9 @@ impl<'a, 'p> Classes<'a, 'p> {
     }
 
     fn of(&mut self, pod: &'p Pod) -> u32 {
-        let profile = self.shapes.find(&Shape(&pod.spec)).unwrap_or(0);
+        let known = self.shapes.find(&Shape(&pod.spec));
+        debug_assert!(known.is_some(), "a pod that was not surveyed: {}", pod.name);
+        let profile = known.unwrap_or(0);
         let requests = self.table.vector(&pod.spec.requests);
         let next = self.list.len() as u32;
         let id = *self.ids.entry((profile, requests)).or_insert(next);
@@ -313,15 +341,12 @@ fn topology_keys(keys: &Keys, groups: &Groups) -> Vec<u32> {
     let mut found: Vec<u32> = groups
         .all
         .iter()
-        .filter(|group| !group.is_host() && group.kind != Kind::Port)
+        .filter(|group| !group.is_host() && group.kind != GroupKind::Port)
         .filter_map(|group| keys.find(&group.key))
         .collect();
     found.sort_unstable();
     found.dedup();
-    debug_assert!(
-        keys.find(labels::HOSTNAME)
-            .is_none_or(|id| !found.contains(&id))
-    );
+    debug_assert!(keys.find(HOSTNAME).is_none_or(|id| !found.contains(&id)));
     found
 }
 

@@ -3,6 +3,7 @@
 use crate::labels;
 use crate::money::Money;
 use crate::name::{Labels, Name};
+use crate::pack::{Options, solve};
 use crate::plan::{Plan, check};
 use crate::problem::{
     AffinityTerm, CapacityType, Catalog, InstanceType, Node, NodePhase, Offering, Pod, PodSpec,
@@ -10,8 +11,6 @@ use crate::problem::{
 };
 use crate::resources::{CPU, MEMORY, PODS, Resources};
 use crate::selector::LabelSelector;
-
-use super::{Options, solve};
 
 pub(crate) fn amounts(cpu: i64) -> Resources {
     Resources::new()

@@ -4,29 +4,33 @@
 //! machines are taken more often, and an attempt ends as soon as what it has bought, with what its other pods are
 //! worth, comes to more than what was there before.
 
-use super::appraisal::Appraisal;
-use super::bins::{Bin, Context, Packing};
-use super::caps;
-use super::dice::Dice;
-use super::filler::{Empty, Filler};
-use super::fluid::{self, Prices};
-use super::generate::Market;
-use super::intern::FixedMap;
-use super::ledger::Ledger;
-use super::redeal::{self, Hand};
-use super::sets::NOTHING;
-use super::stock::{Filling, Stock, Taste};
-use super::vector::{Lead, lead_fits};
+pub(crate) mod redistribute;
+pub(crate) mod resize;
+
+use crate::pack::compile::caps;
+use crate::pack::compile::column_sets::{NOTHING, SetId};
+use crate::pack::compile::supply::Ledger;
+use crate::pack::dense::intern::FixedMap;
+use crate::pack::dense::seeded::SeededGenerator;
+use crate::pack::dense::vector::{Lead, lead_fits};
+use crate::pack::fill::exact::{EmptyMachine, ExactFill};
+use crate::pack::fill::greedy::{Filling, GreedyFill, PodOrder};
+use crate::pack::packing::{Bin, Context, Packing};
+use crate::pack::strategy::column_generation::LotValues;
+use crate::pack::value::appraisal::Appraisal;
+use crate::pack::value::machine_prices::{self, Prices};
+
+use self::redistribute::PodSet;
 
 /// Machines taken away in one attempt, at least.
 const MACHINES: usize = 2;
 /// How much is taken away where machines are bought one by one.
-const BOUGHT: Reach = Reach {
+const ONE_BY_ONE: Reach = Reach {
     machines: 10,
     pods: 120,
 };
-/// Where pods are dealt out to several: the more there are, the more can be dealt out at once.
-const DEALING_FEW: Dealing = Dealing {
+/// Where pods are redistributed over several: the more there are, the more can be redistributed at once.
+const REDISTRIBUTE_FEW: Redistribution = Redistribution {
     reach: Reach {
         machines: 26,
         pods: 700,
@@ -34,7 +38,7 @@ const DEALING_FEW: Dealing = Dealing {
     buying: 4,
     tries: 2,
 };
-const DEALING_MANY: Dealing = Dealing {
+const REDISTRIBUTE_MANY: Redistribution = Redistribution {
     reach: Reach {
         machines: 40,
         pods: 1_400,
@@ -62,9 +66,9 @@ const VISITED: usize = 200;
 const PATIENCE: u64 = 16;
 /// Fewer machines than this are tried as often as this many, and one as often as the other.
 const FEW_MACHINES: usize = 12;
-const TASTES: [Taste; 3] = [Taste::Large, Taste::Mixed, Taste::Even];
-/// How far a score may be bent, as a share of it.
-const BENDING: f64 = 0.3;
+const POD_ORDERS: [PodOrder; 3] = [PodOrder::Large, PodOrder::Mixed, PodOrder::Even];
+/// How far a score may be perturbed, as a share of it.
+const PERTURBATION: f64 = 0.3;
 
 /// How much is taken away in one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,9 +79,9 @@ struct Reach {
     pods: u32,
 }
 
-/// How pods are dealt out to several machines.
+/// How pods are redistributed over several machines.
 #[derive(Debug)]
-struct Dealing {
+struct Redistribution {
     reach: Reach,
     /// One in so many tries buys machines one by one all the same.
     buying: usize,
@@ -89,17 +93,17 @@ struct Dealing {
 #[derive(Clone, Debug)]
 pub(crate) struct Improver {
     appraisal: Appraisal,
-    stock: Stock,
+    greedy: GreedyFill,
     /// By lot: pods without a machine in the attempt at hand.
     loose: Vec<u32>,
     /// By machine: the part of its price that its pods are not worth.
     waste: Vec<f64>,
     /// By set: columns by what their room is worth for the price, best first.
-    bargains: FixedMap<u32, Vec<u32>>,
+    bargains: FixedMap<SetId, Vec<u32>>,
     /// Whether the worth of pods comes from fillings of whole machines.
     filled: bool,
-    /// How pods are dealt out, if they can be.
-    dealing: Option<&'static Dealing>,
+    /// How pods are redistributed, if they can be.
+    redistribution: Option<&'static Redistribution>,
     /// Where the worth of pods comes from then.
     prices: Option<Prices>,
     seed: u64,
@@ -110,15 +114,15 @@ pub(crate) struct Improver {
 
 /// What an attempt has come to so far.
 struct Attempt {
-    dice: Dice,
+    generator: SeededGenerator,
     ledger: Ledger,
     /// Lots with loose pods, most valuable first.
     lots: Vec<u32>,
     /// Pods that go into room that other machines have free: machine, lot, count.
-    scattered: Vec<(usize, u32, u32)>,
+    reinserted: Vec<(usize, u32, u32)>,
     bought: Vec<(u32, Filling)>,
     /// What the machines taken away cost, less what was bought.
-    purse: i64,
+    budget: i64,
     /// What pods that are still loose are worth.
     worth: f64,
 }
@@ -128,37 +132,38 @@ impl Improver {
         context: &Context<'_, '_>,
         packing: &Packing,
         seed: u64,
-        market: Option<&Market>,
+        lot_values: Option<&LotValues>,
     ) -> Self {
         let counts: Vec<u32> = context.lots.iter().map(|lot| lot.count).collect();
         let mut appraisal = Appraisal::new(context, &counts);
-        let filled = market.is_some();
-        if let Some(market) = market {
-            appraisal.worth.clone_from(&market.worth);
-            appraisal.bargains.clone_from(&market.bargains);
+        let filled = lot_values.is_some();
+        if let Some(lot_values) = lot_values {
+            appraisal.worth.clone_from(&lot_values.worth);
+            appraisal.bargains.clone_from(&lot_values.bargains);
         }
         // Where fillings of whole machines are known, those are better.
         let several = packing.bins.len() >= FEW_MACHINES;
-        let dealing = (!filled && several && redeal::is_apt(context)).then(|| {
-            if fluid::are_few(&counts) {
-                &DEALING_FEW
-            } else {
-                &DEALING_MANY
-            }
-        });
-        let alike = redeal::are_alike(context, 0..counts.len() as u32);
-        let dealt = dealing.filter(|_| alike);
-        let prices = dealt.and_then(|_| Prices::find(context, &counts, &appraisal));
+        let redistribution =
+            (!filled && several && redistribute::is_applicable(context)).then(|| {
+                if machine_prices::are_few(&counts) {
+                    &REDISTRIBUTE_FEW
+                } else {
+                    &REDISTRIBUTE_MANY
+                }
+            });
+        let alike = redistribute::are_alike(context, 0..counts.len() as u32);
+        let distributed = redistribution.filter(|_| alike);
+        let prices = distributed.and_then(|_| Prices::find(context, &counts, &appraisal));
         if let Some(prices) = &prices {
             prices.refine(context, &counts, &mut appraisal);
         }
         let mut improver = Improver {
-            stock: Stock::new(counts.len()),
+            greedy: GreedyFill::new(counts.len()),
             loose: vec![0; counts.len()],
             waste: Vec::new(),
             bargains: FixedMap::default(),
             filled,
-            dealing,
+            redistribution,
             prices,
             appraisal,
             seed,
@@ -174,43 +179,47 @@ impl Improver {
     }
 
     fn waste_of(&self, context: &Context<'_, '_>, bin: &Bin) -> f64 {
-        let mut waste = context.compiled.columns[bin.column as usize].cost as f64;
+        let mut waste = context.compiled.column(bin.column).cost as f64;
         for (lot, count) in &bin.pods {
             waste -= self.appraisal.worth[*lot as usize] * f64::from(*count);
         }
         waste
     }
 
-    /// Prices at which pods are dealt out, if they are.
+    /// Prices at which pods are redistributed, if they are.
     pub(crate) fn prices(&self) -> Option<&Prices> {
         self.prices.as_ref()
     }
 
     /// Makes an attempt at a cheaper packing. It is never dearer afterwards.
     pub(crate) fn attempt(&mut self, context: &mut Context<'_, '_>, packing: &mut Packing) {
-        for _ in 0..self.dealing.map_or(1, |dealing| dealing.tries) {
+        for _ in 0..self
+            .redistribution
+            .map_or(1, |redistribution| redistribution.tries)
+        {
             self.try_once(context, packing);
         }
     }
 
     fn try_once(&mut self, context: &mut Context<'_, '_>, packing: &mut Packing) {
-        let mut dice = Dice::new(self.seed, self.attempts);
+        let mut generator = SeededGenerator::new(self.seed, self.attempts);
         self.attempts += 1;
         self.fruitless += 1;
         let several = packing.bins.len() >= FEW_MACHINES;
-        let dealing = self.dealing.filter(|_| several);
-        let dealing = dealing.filter(|dealing| dice.below(dealing.buying) > 0);
-        let reach = dealing.map_or(BOUGHT, |dealing| dealing.reach);
-        let chosen = self.choose(context, packing, &mut dice, reach);
+        let redistribution = self.redistribution.filter(|_| several);
+        let redistribution =
+            redistribution.filter(|redistribution| generator.below(redistribution.buying) > 0);
+        let reach = redistribution.map_or(ONE_BY_ONE, |redistribution| redistribution.reach);
+        let chosen = self.choose(context, packing, &mut generator, reach);
         if chosen.is_empty() {
             return;
         }
-        let mut attempt = self.loosen(context, packing, &chosen, dice);
-        let done = if dealing.is_some() {
-            self.deal(context, packing, &chosen, &mut attempt)
+        let mut attempt = self.loosen(context, packing, &chosen, generator);
+        let done = if redistribution.is_some() {
+            self.distribute(context, packing, &chosen, &mut attempt)
         } else {
-            if attempt.dice.below(2) == 0 {
-                self.scatter(context, packing, &chosen, &mut attempt);
+            if attempt.generator.below(2) == 0 {
+                self.reinsert(context, packing, &chosen, &mut attempt);
             }
             self.repack(context, &mut attempt)
         };
@@ -218,11 +227,11 @@ impl Improver {
             self.loose[*lot as usize] = 0;
         }
         let fewer = attempt.bought.len() <= chosen.len();
-        if done && (attempt.purse > 0 || (attempt.purse == 0 && fewer)) {
-            if attempt.purse > 0 {
+        if done && (attempt.budget > 0 || (attempt.budget == 0 && fewer)) {
+            if attempt.budget > 0 {
                 self.fruitless = 0;
             }
-            self.carry_out(context, packing, chosen, attempt);
+            self.execute(context, packing, chosen, attempt);
         }
     }
 
@@ -242,18 +251,18 @@ impl Improver {
         &self,
         context: &mut Context<'_, '_>,
         packing: &Packing,
-        dice: &mut Dice,
+        generator: &mut SeededGenerator,
         reach: Reach,
     ) -> Vec<usize> {
         let count = packing.bins.len();
-        let most = MACHINES + dice.below(reach.machines - MACHINES + 1);
+        let most = MACHINES + generator.below(reach.machines - MACHINES + 1);
         let mut chosen: Vec<usize> = Vec::new();
         let mut pods = 0;
         let mut total = 0.0;
         let mut sums = Vec::with_capacity(count);
         for (bin, waste) in packing.bins.iter().zip(&self.waste) {
             // The more of its price a machine wastes, the more there is to gain from the same work.
-            let cost = context.compiled.columns[bin.column as usize].cost.max(1);
+            let cost = context.compiled.column(bin.column).cost.max(1);
             total += waste.max(0.0) * waste.max(0.0) / cost as f64;
             sums.push(total);
         }
@@ -262,14 +271,17 @@ impl Improver {
             if count == 0 || chosen.len() == most.min(count) || pods > reach.pods {
                 break;
             }
-            let worst = if count <= FEW_MACHINES || dice.below(ANY) == 0 {
-                dice.below(count)
+            let worst = if count <= FEW_MACHINES || generator.below(ANY) == 0 {
+                generator.below(count)
             } else {
-                let part = dice.unit() * total;
+                let part = generator.unit() * total;
                 sums.partition_point(|sum| *sum <= part).min(count - 1)
             };
             let bin = &packing.bins[worst];
-            let movable = bin.pods.iter().all(|(lot, _)| !context.is_near(*lot));
+            let movable = bin
+                .pods
+                .iter()
+                .all(|(lot, _)| !context.has_host_affinity(*lot));
             // Machines that could not trade pods have nothing to gain from each other.
             let meeting = context
                 .sets
@@ -289,22 +301,22 @@ impl Improver {
         context: &Context<'_, '_>,
         packing: &Packing,
         chosen: &[usize],
-        dice: Dice,
+        generator: SeededGenerator,
     ) -> Attempt {
         let mut attempt = Attempt {
-            dice,
+            generator,
             ledger: packing.ledger.clone(),
             lots: Vec::new(),
-            scattered: Vec::new(),
+            reinserted: Vec::new(),
             bought: Vec::new(),
-            purse: 0,
+            budget: 0,
             worth: 0.0,
         };
         for index in chosen {
             let bin = &packing.bins[*index];
-            let column = &context.compiled.columns[bin.column as usize];
+            let column = context.compiled.column(bin.column);
             attempt.ledger.give(&column.uses);
-            attempt.purse += column.cost;
+            attempt.budget += column.cost;
             for (lot, count) in &bin.pods {
                 if self.loose[*lot as usize] == 0 {
                     attempt.lots.push(*lot);
@@ -321,9 +333,9 @@ impl Improver {
         attempt
     }
 
-    /// Deals loose pods out to cheaper machines, and buys one by one for those without a place; false if none are
-    /// found, or the purse does not suffice.
-    fn deal(
+    /// Redistributes loose pods over cheaper machines, and buys one by one for those without a place; false if none are
+    /// found, or the budget does not suffice.
+    fn distribute(
         &mut self,
         context: &mut Context<'_, '_>,
         packing: &Packing,
@@ -336,31 +348,32 @@ impl Improver {
         }
         let pods = attempt.lots.iter();
         let pods = pods.map(|lot| (*lot, self.loose[*lot as usize]));
-        let hand = Hand::new(context, &self.appraisal, pods);
+        let pod_set = PodSet::new(context, &self.appraisal, pods);
         let chosen_columns = chosen.iter().map(|index| packing.bins[*index].column);
         let columns: Vec<u32> = chosen_columns.collect();
-        let Some(columns) = hand.propose(context, &mut attempt.dice, &columns, &bargains) else {
+        let Some(columns) = pod_set.propose(context, &mut attempt.generator, &columns, &bargains)
+        else {
             return false;
         };
-        for filling in hand.deal(context, &self.appraisal, &columns) {
+        for filling in pod_set.distribute(context, &self.appraisal, &columns) {
             let Some(column) = smallest(context, &attempt.ledger, &filling) else {
                 return false;
             };
             self.buy(context, attempt, column, filling);
         }
         if attempt.lots.iter().any(|lot| self.loose[*lot as usize] > 0) {
-            self.scatter(context, packing, chosen, attempt);
+            self.reinsert(context, packing, chosen, attempt);
         }
-        attempt.worth <= attempt.purse as f64 + 1.0 && self.repack(context, attempt)
+        attempt.worth <= attempt.budget as f64 + 1.0 && self.repack(context, attempt)
     }
 
     /// The best columns for loose pods: those that pods worth most of all of them may use.
     fn bargains_for(&self, context: &Context<'_, '_>, lots: &[u32]) -> Vec<u32> {
         let mut total = 0.0;
-        let mut sets: Vec<(u32, f64)> = Vec::new();
+        let mut sets: Vec<(SetId, f64)> = Vec::new();
         for lot in lots {
             let worth = self.appraisal.worth[*lot as usize] * f64::from(self.loose[*lot as usize]);
-            let set = context.lots[*lot as usize].set;
+            let set = context.lot(*lot).set;
             total += worth;
             match sets.iter_mut().find(|(own, _)| *own == set) {
                 Some((_, sum)) => *sum += worth,
@@ -385,9 +398,9 @@ impl Improver {
         column: u32,
         filling: Filling,
     ) {
-        let bought = &context.compiled.columns[column as usize];
+        let bought = context.compiled.column(column);
         attempt.ledger.take(&bought.uses);
-        attempt.purse -= bought.cost;
+        attempt.budget -= bought.cost;
         attempt.worth -= filling.worth;
         for (lot, count) in &filling.picks {
             self.loose[*lot as usize] -= count;
@@ -396,7 +409,7 @@ impl Improver {
     }
 
     /// Puts loose pods into room that other machines have free.
-    fn scatter(
+    fn reinsert(
         &mut self,
         context: &mut Context<'_, '_>,
         packing: &Packing,
@@ -404,7 +417,7 @@ impl Improver {
         attempt: &mut Attempt,
     ) {
         let count = packing.bins.len();
-        let start = attempt.dice.below(count);
+        let start = attempt.generator.below(count);
         // Few pods fit anywhere: what decides is looked at first, side by side.
         let loose = attempt.lots.iter();
         let mut waiting: Vec<(u32, Lead)> = loose
@@ -414,7 +427,7 @@ impl Improver {
         for step in 0..count.min(VISITED) {
             let index = (start + step) % count;
             let bin = &packing.bins[index];
-            let room = &context.compiled.columns[bin.column as usize].room;
+            let room = &context.compiled.column(bin.column).room;
             let free = room.minus(&bin.load).lead();
             if chosen.contains(&index) || !waiting.iter().any(|(_, need)| lead_fits(need, &free)) {
                 continue;
@@ -440,41 +453,41 @@ impl Improver {
                 }
                 *loose -= take;
                 attempt.worth -= self.appraisal.worth[*lot as usize] * f64::from(take);
-                attempt.scattered.push((index, *lot, take));
+                attempt.reinserted.push((index, *lot, take));
             }
             waiting.retain(|(lot, _)| self.loose[*lot as usize] > 0);
         }
     }
 
-    /// Buys machines until no pod is loose; false if the purse does not suffice.
+    /// Buys machines until no pod is loose; false if the budget does not suffice.
     fn repack(&mut self, context: &mut Context<'_, '_>, attempt: &mut Attempt) -> bool {
         let mut lots = attempt.lots.clone();
         lots.retain(|lot| self.loose[*lot as usize] > 0);
-        let exact = self.filled && lots.len() <= FEW_LOTS && attempt.dice.below(2) == 0;
-        let bent = exact.then(|| self.bent(attempt, &lots));
-        let taste = TASTES[attempt.dice.below(TASTES.len())];
+        let exact = self.filled && lots.len() <= FEW_LOTS && attempt.generator.below(2) == 0;
+        let perturbed = exact.then(|| self.perturbed(attempt, &lots));
+        let pod_order = POD_ORDERS[attempt.generator.below(POD_ORDERS.len())];
         if !exact {
-            self.stock
-                .take_in(context, &self.appraisal, taste, lots.clone());
+            self.greedy
+                .take_in(context, &self.appraisal, pod_order, lots.clone());
         }
         while !lots.is_empty() {
             // The most valuable pod has fewest places to go; now and then another one is asked.
-            let leads = if attempt.dice.below(3) == 0 {
-                lots[attempt.dice.below(lots.len())]
+            let leads = if attempt.generator.below(3) == 0 {
+                lots[attempt.generator.below(lots.len())]
             } else {
                 lots[0]
             };
-            let bent = bent.as_deref();
-            let Some((column, filling)) = self.best(context, attempt, leads, bent) else {
+            let perturbed = perturbed.as_deref();
+            let Some((column, filling)) = self.best(context, attempt, leads, perturbed) else {
                 return false;
             };
             self.buy(context, attempt, column, filling);
             if let (false, Some((_, filling))) = (exact, attempt.bought.last()) {
-                self.stock.sweep(filling, &self.loose);
+                self.greedy.sweep(filling, &self.loose);
             }
             lots.retain(|lot| self.loose[*lot as usize] > 0);
             // Rounding in sums must not end an attempt that would have come out even.
-            if attempt.worth > attempt.purse as f64 + 1.0 {
+            if attempt.worth > attempt.budget as f64 + 1.0 {
                 return false;
             }
         }
@@ -487,30 +500,27 @@ impl Improver {
         context: &mut Context<'_, '_>,
         attempt: &mut Attempt,
         leads: u32,
-        bent: Option<&[(u32, f64)]>,
+        perturbed: Option<&[(u32, f64)]>,
     ) -> Option<(u32, Filling)> {
-        let set = context.lots[leads as usize].set;
+        let set = context.lot(leads).set;
         let count = self.rank(context, set);
         let mut best: Option<(f64, u32, Filling)> = None;
         for _ in 0..FILLED.min(count) {
-            let part = attempt.dice.unit();
+            let part = attempt.generator.unit();
             let index = (part * part * count as f64) as usize;
             let column = self.bargains[&set][index];
-            if !attempt
-                .ledger
-                .can(&context.compiled.columns[column as usize].uses)
-            {
+            if !attempt.ledger.can(&context.compiled.column(column).uses) {
                 continue;
             }
-            let dice = &mut attempt.dice;
-            let filling = match bent {
+            let generator = &mut attempt.generator;
+            let filling = match perturbed {
                 Some(values) => self.most_valuable(context, column, values),
-                None => self.fill(context, column, dice),
+                None => self.fill(context, column, generator),
             };
             let Some(column) = smallest(context, &attempt.ledger, &filling) else {
                 continue;
             };
-            let cost = context.compiled.columns[column as usize].cost;
+            let cost = context.compiled.column(column).cost;
             let ratio = filling.worth / cost.max(1) as f64;
             if best.as_ref().is_none_or(|(most, ..)| ratio > *most) {
                 best = Some((ratio, column, filling));
@@ -520,21 +530,29 @@ impl Improver {
     }
 
     /// A filling of a column with loose pods, chosen with some chance.
-    fn fill(&mut self, context: &Context<'_, '_>, column: u32, dice: &mut Dice) -> Filling {
+    fn fill(
+        &mut self,
+        context: &Context<'_, '_>,
+        column: u32,
+        generator: &mut SeededGenerator,
+    ) -> Filling {
         let (appraisal, loose) = (&self.appraisal, &mut self.loose);
-        let bend = |score| score * (1.0 - BENDING * dice.unit());
-        let mut filling = self.stock.fill(context, appraisal, loose, column, bend);
-        self.stock
+        let perturb = |score| score * (1.0 - PERTURBATION * generator.unit());
+        let mut filling = self.greedy.fill(context, appraisal, loose, column, perturb);
+        self.greedy
             .polish(context, appraisal, loose, column, &mut filling);
         filling
     }
 
-    /// Lots and what their pods are worth, bent a little, so that every attempt finds other fillings.
-    fn bent(&self, attempt: &mut Attempt, lots: &[u32]) -> Vec<(u32, f64)> {
+    /// Lots and what their pods are worth, perturbed a little, so that every attempt finds other fillings.
+    fn perturbed(&self, attempt: &mut Attempt, lots: &[u32]) -> Vec<(u32, f64)> {
         lots.iter()
             .map(|lot| {
                 let worth = self.appraisal.worth[*lot as usize];
-                (*lot, worth * (1.0 - BENDING * attempt.dice.unit()))
+                (
+                    *lot,
+                    worth * (1.0 - PERTURBATION * attempt.generator.unit()),
+                )
             })
             .collect()
     }
@@ -549,9 +567,9 @@ impl Improver {
         let (lots, values): (Vec<u32>, Vec<f64>) = values.iter().copied().unzip();
         let left: Vec<u32> = lots.iter().map(|lot| self.loose[*lot as usize]).collect();
         let mut filling = Filling::default();
-        let mut machine = Empty::new(context, &lots, column);
-        let filler = Filler::new(context, &mut machine, &lots, &left, &values, 0.0);
-        let counts = filler.and_then(|filler| filler.search(LOOKS, 0).0);
+        let mut machine = EmptyMachine::new(context, &lots, column);
+        let exact_fill = ExactFill::new(context, &mut machine, &lots, &left, &values, 0.0);
+        let counts = exact_fill.and_then(|exact_fill| exact_fill.search(LOOKS, 0).0);
         for (lot, count) in lots.iter().zip(counts.into_iter().flatten()) {
             if count > 0 {
                 filling.picks.push((*lot, count));
@@ -565,7 +583,7 @@ impl Improver {
     }
 
     /// Sorts the columns of a set by what they are worth; returns how many are to be looked at.
-    fn rank(&mut self, context: &Context<'_, '_>, set: u32) -> usize {
+    fn rank(&mut self, context: &Context<'_, '_>, set: SetId) -> usize {
         let all = &self.appraisal.bargains;
         let entry = self.bargains.entry(set).or_insert_with(|| {
             let own = all.iter().map(|(_, column)| *column);
@@ -575,7 +593,7 @@ impl Improver {
         entry.len()
     }
 
-    fn carry_out(
+    fn execute(
         &mut self,
         context: &mut Context<'_, '_>,
         packing: &mut Packing,
@@ -587,19 +605,20 @@ impl Improver {
             let last = packing.bins.len() - 1;
             context.close(packing, index);
             self.waste.swap_remove(index);
-            for (bin, ..) in &mut attempt.scattered {
+            for (bin, ..) in &mut attempt.reinserted {
                 if *bin == last {
                     *bin = index;
                 }
             }
         }
-        for (bin, lot, count) in attempt.scattered {
+        for (bin, lot, count) in attempt.reinserted {
             context.put(packing, bin, lot, count);
             self.waste[bin] -= self.appraisal.worth[lot as usize] * f64::from(count);
         }
         for (column, filling) in attempt.bought {
             let set = context.lots[filling.picks[0].0 as usize].set;
             let Some(bin) = context.open(packing, column, set) else {
+                debug_assert!(false, "an attempt bought what cannot be had");
                 continue;
             };
             for (lot, count) in &filling.picks {
@@ -610,25 +629,25 @@ impl Improver {
     }
 }
 
-/// What a machine and pods of a lot may both use, if that leaves the choice that the machine's pool asks for.
-fn joins(context: &mut Context<'_, '_>, bin: &Bin, lot: u32, count: u32) -> Option<u32> {
-    let set = context.lots[lot as usize].set;
+/// What a machine and pods of a lot may both use, if that meets the `minValues` of the machine's pool.
+fn joins(context: &mut Context<'_, '_>, bin: &Bin, lot: u32, count: u32) -> Option<SetId> {
+    let set = context.lot(lot).set;
     let set = context.sets.meet(context.compiled, bin.set, set);
     let load = bin
         .load
         .plus(&context.requests(lot).times(i64::from(count)));
     let chooses = context
         .sets
-        .diverse(context.compiled, set, bin.column, &load);
+        .meets_min_values(context.compiled, set, bin.column, &load);
     chooses.then_some(set)
 }
 
 /// The cheapest column for a filling.
 fn smallest(context: &mut Context<'_, '_>, ledger: &Ledger, filling: &Filling) -> Option<u32> {
     let (first, others) = filling.picks.split_first()?;
-    let mut set = context.lots[first.0 as usize].set;
+    let mut set = context.lot(first.0).set;
     for (lot, _) in others {
-        let other = context.lots[*lot as usize].set;
+        let other = context.lot(*lot).set;
         set = context.sets.meet(context.compiled, set, other);
     }
     context

@@ -1,12 +1,21 @@
-//! The question that is asked of a compiled problem: which nodes go, which may receive, who waits.
+//! The question that is asked of a compiled problem: which nodes go, which may receive, which pods wait.
 
+use crate::pack::compile::drain::blocks_drain;
+use crate::pack::compile::{Compiled, Run};
+use crate::pack::dense::bits::Bits;
+use crate::pack::dense::vector::{CPU, MEMORY};
 use crate::plan::Home;
-use crate::problem::{Pod, PodDisruptionBudget, Problem};
+use crate::problem::Problem;
 
-use super::assign::Queue;
-use super::bits::Bits;
-use super::compile::{Compiled, Run};
-use super::vector::{CPU, MEMORY};
+/// Pods of one class that wait.
+#[derive(Clone, Debug)]
+pub(crate) struct Queue {
+    pub(crate) class: u32,
+    pub(crate) runs: Vec<Run>,
+    pub(crate) count: u32,
+    /// They run somewhere now.
+    pub(crate) running: bool,
+}
 
 /// What is asked: as the problem stands, or "and if these nodes were not there?".
 #[derive(Clone, Debug)]
@@ -99,7 +108,7 @@ impl Scenario {
             }
             let taken_away = self.removed.contains(index);
             for (group, (pod, class)) in node.pods.iter().zip(classes).enumerate() {
-                if pod.reschedulable() && (taken_away || !clings(problem, pod)) {
+                if pod.reschedulable() && (taken_away || !blocks_drain(problem, pod)) {
                     push(Home::Node(index as u32), group, *class, pod.count);
                 }
             }
@@ -123,7 +132,7 @@ impl Scenario {
             }
         }
         queues.sort_by_cached_key(|queue| {
-            let class = &compiled.classes[queue.class as usize];
+            let class = compiled.class(queue.class);
             let priority = compiled.profile(queue.class).spec.priority;
             let size = (-class.requests.0[CPU], -class.requests.0[MEMORY]);
             let oldest = queue.runs.first().and_then(created);
@@ -137,27 +146,6 @@ impl Scenario {
         });
         queues
     }
-}
-
-/// Whether rules about other pods count a pod that is on a node: it is neither on its way out nor does it leave with
-/// the node.
-pub(crate) fn is_counted(problem: &Problem, removed: &Bits, node: usize, pod: &Pod) -> bool {
-    let deleting = problem.nodes[node].deleting;
-    let goes = removed.contains(node) || deleting && !(pod.reschedulable() && clings(problem, pod));
-    !goes && !pod.ending
-}
-
-/// Whether a pod stays on a leaving node for as long as it likes, so that room elsewhere would be bought in vain.
-///
-/// karpenter: pkg/utils/pod/scheduling.go, `IsReschedulable` and pkg/utils/pdb/pdb.go, `IsCurrentlyReschedulable`
-pub(crate) fn clings(problem: &Problem, pod: &Pod) -> bool {
-    let held = |budget: &PodDisruptionBudget| {
-        let selector = budget.selector.as_ref();
-        budget.never
-            && budget.namespace == pod.spec.namespace
-            && selector.is_some_and(|selector| selector.matches(&pod.spec.labels))
-    };
-    pod.do_not_disrupt || problem.pod_disruption_budgets.iter().any(held)
 }
 
 #[cfg(test)]
@@ -243,24 +231,24 @@ mod tests {
 
     #[test]
     fn pods_that_will_not_leave_count_for_as_long_as_they_are_there() {
-        let clinging = spread_out(|problem| {
+        let blocking = spread_out(|problem| {
             problem.nodes[0].deleting = true;
             problem.nodes[0].pods[0].do_not_disrupt = true;
         });
-        assert_eq!(zones(&clinging), [("b", 2)]);
+        assert_eq!(zones(&blocking), [("b", 2)]);
     }
 
     #[test]
-    fn whoever_must_be_beside_a_pod_that_will_not_leave_waits_until_it_does() {
+    fn a_pod_that_must_share_the_host_of_a_pod_that_blocks_the_drain_waits() {
         let mut problem = leaving(Pod {
             do_not_disrupt: true,
             ..web()
         });
-        let flock = PodSpec {
+        let together = PodSpec {
             affinity: vec![beside("web")],
             ..spec("web", 500)
         };
-        problem.pods = vec![pods("flock", 2, flock)];
+        problem.pods = vec![pods("together", 2, together)];
         let (launches, placed, unplaced, _) = decide(&problem);
         assert_eq!((launches, placed, unplaced), (vec![], 0, 2));
         problem.nodes[0].pods[0].ending = true;
@@ -273,11 +261,11 @@ mod tests {
     #[test]
     fn nothing_is_bought_for_pods_that_will_not_leave() {
         let nothing = (Vec::<usize>::new(), 0, 0);
-        let clinging = Pod {
+        let blocking = Pod {
             do_not_disrupt: true,
             ..web()
         };
-        let (launches, placed, unplaced, _) = decide(&leaving(clinging));
+        let (launches, placed, unplaced, _) = decide(&leaving(blocking));
         assert_eq!((launches, placed, unplaced), nothing);
         let mut blocked = leaving(web());
         blocked.pod_disruption_budgets.push(budget(true));

@@ -1,4 +1,4 @@
-//! What can be bought: types from a list, machines made to measure, and single hosts.
+//! What can be bought: types from a list, machines of custom size, and single hosts.
 
 use std::collections::BTreeSet;
 
@@ -113,7 +113,7 @@ impl InstanceType {
     }
 }
 
-/// What one more unit of a made-to-measure machine costs.
+/// What one more unit of a machine of custom size costs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct UnitPrices {
@@ -128,7 +128,7 @@ pub struct UnitPrices {
     pub memory_gib: Money,
 }
 
-/// Something that made-to-measure machines are cut from.
+/// Something that machines of custom size are cut from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Host {
@@ -144,7 +144,7 @@ pub struct Host {
     pub stock: Name,
 }
 
-/// Machines made to measure: any size between two bounds that a host can still hold.
+/// Machines of custom size: any size between two bounds that a host can still hold.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Range {
@@ -209,7 +209,7 @@ pub struct Catalog {
     pub name: Name,
     /// Machines of fixed size and single hosts.
     pub types: Vec<InstanceType>,
-    /// Machines made to measure.
+    /// Machines of custom size.
     pub ranges: Vec<Range>,
     /// Limits that several types count against.
     #[serde(skip_serializing_if = "Vec::is_empty")]

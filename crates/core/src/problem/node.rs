@@ -56,7 +56,7 @@ pub struct Node {
     pub instance_type: Name,
     /// How it is paid for.
     pub capacity_type: CapacityType,
-    /// Dollars per hour; `None` if nobody knows.
+    /// Dollars per hour; `None` if it is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub price: Option<Money>,
     /// When it was made.

@@ -14,13 +14,13 @@ use crate::taints::Toleration;
 /// One way in which a node suits: all expressions hold.
 pub type NodeAffinityTerm = Vec<Expression>;
 
-/// A wish and how much it is worth beside other wishes.
+/// A preference and its weight beside other preferences.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Weighted<T> {
     /// 1 to 100.
     pub weight: i32,
-    /// The wish.
+    /// The preference.
     pub term: T,
 }
 
@@ -61,7 +61,7 @@ pub struct Spread {
     /// With fewer domains than this the emptiest counts as zero.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_domains: Option<u32>,
-    /// Whether it is a rule or a wish.
+    /// Whether it is a rule or a preference.
     #[serde(default)]
     pub when_unsatisfiable: WhenUnsatisfiable,
     /// Whether nodes that the pod's node affinity excludes count; `Honor` unless said otherwise.
@@ -165,7 +165,7 @@ pub struct PodSpec {
     pub required_affinity: Vec<NodeAffinityTerm>,
     /// Nodes that it would rather be on.
     pub preferred_affinity: Vec<Weighted<NodeAffinityTerm>>,
-    /// Taints that it puts up with.
+    /// Taints that it tolerates.
     pub tolerations: Vec<Toleration>,
     /// Spread over domains.
     pub spread: Vec<Spread>,

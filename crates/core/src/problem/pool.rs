@@ -75,7 +75,7 @@ pub enum DisruptionReason {
     Expired,
 }
 
-/// How many nodes a budget lets go at once.
+/// How many nodes a budget allows to be disrupted at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum BudgetAmount {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::money::Money;
 
-/// Whether wishes of pods are heard.
+/// Whether preferences of pods are respected.
 #[derive(
     Clone,
     Copy,
@@ -50,9 +50,9 @@ pub enum MinValuesPolicy {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Settings {
-    /// Whether wishes are heard.
+    /// Whether preferences are respected.
     pub preferences: PreferencePolicy,
-    /// What wishes may cost, in percent of the cheapest plan without them; `None` for whatever they cost, as Karpenter.
+    /// What preferences may cost, in percent of the cheapest plan without them; `None` for whatever they cost, as Karpenter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preference_cap: Option<u32>,
     /// What happens when `minValues` cannot be met.

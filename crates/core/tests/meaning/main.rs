@@ -4,7 +4,7 @@
     reason = "helpers of tests may give up, and stand beside what they help"
 )]
 
-mod company;
+mod affinity;
 mod node_labels;
 mod open_labels;
 mod prices;

@@ -54,8 +54,8 @@ fn an_empty_required_term_matches_no_node() {
 
 #[test]
 fn an_empty_wish_changes_nothing() {
-    let wish = json!([{"weight": 1, "term": []}]);
-    let parts = json!({"pods": [pod("one", &json!({"preferredAffinity": wish}))]});
+    let preference = json!([{"weight": 1, "term": []}]);
+    let parts = json!({"pods": [pod("one", &json!({"preferredAffinity": preference}))]});
     assert_eq!(outcome(&parts), (1, 0, 0));
 }
 
@@ -116,7 +116,7 @@ fn many_volumes_with_many_places_find_the_place_that_all_share() {
 
 #[test]
 fn pods_are_selected_by_labels_that_must_exist() {
-    // The node's pod has no tier at all, so nobody keeps away from it.
+    // The node's pod has no tier at all, so no pod keeps away from it.
     let apart = json!([{
         "topologyKey": "kubernetes.io/hostname",
         "selector": {"matchExpressions": [

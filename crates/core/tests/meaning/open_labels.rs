@@ -64,7 +64,7 @@ fn where_some_types_name_their_architecture_the_others_have_none() {
 }
 
 #[test]
-fn nobody_is_spread_over_regions_that_nobody_knows() {
+fn no_pod_is_spread_over_unknown_regions() {
     let spread = |hard: &str| {
         pod(
             "one",
@@ -205,7 +205,7 @@ fn a_pool_labels_the_types_that_have_no_such_label() {
 }
 
 #[test]
-fn daemons_run_where_nobody_else_asks_for_a_system() {
+fn daemons_run_where_no_other_pod_asks_for_a_system() {
     let daemon = |name: &str, system: &str, cpu: i64| {
         let requests = json!({"cpu": cpu, "pods": 1});
         let spec = json!({"requests": requests, "nodeSelector": {labels::OS: system}});

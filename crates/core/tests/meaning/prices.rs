@@ -1,4 +1,4 @@
-//! Prices that nobody means to pay.
+//! Prices that no user means to pay.
 
 use joiner_core::money::Money;
 use joiner_core::problem::Problem;

@@ -28,7 +28,7 @@ pub(crate) fn pod(name: &str, more: &Value) -> Value {
     json!({"name": name, "spec": spec})
 }
 
-/// A node of 4 cores of nobody's pool.
+/// A node of 4 cores of no pool.
 pub(crate) fn node(name: &str, labels: &Value, pods: &[Value]) -> Value {
     let room = json!({"cpu": 4000, "memory": 8 * GIB, "pods": 20});
     json!({"name": name, "labels": labels, "capacity": room, "allocatable": room, "pods": pods})

@@ -18,9 +18,9 @@ use proptest::prelude::*;
 pub(crate) const GIB: i64 = 1 << 30;
 
 /// A stream of numbers from a seed, the same on every machine.
-pub(crate) struct Dice(pub(crate) u64);
+pub(crate) struct SeededGenerator(pub(crate) u64);
 
-impl Dice {
+impl SeededGenerator {
     pub(crate) fn below(&mut self, sides: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
@@ -52,33 +52,33 @@ pub(crate) fn size(cpu: i64, memory: i64, pods: i64) -> Resources {
         .with(PODS, pods)
 }
 
-pub(crate) fn catalog(dice: &mut Dice) -> Catalog {
+pub(crate) fn catalog(generator: &mut SeededGenerator) -> Catalog {
     let mut types = Vec::new();
-    for index in 0..dice.amount(2, 8) {
-        let cores = 1 << dice.below(5);
-        let gib = cores * [2, 4, 8][usize::try_from(dice.below(3)).unwrap()];
+    for index in 0..generator.amount(2, 8) {
+        let cores = 1 << generator.below(5);
+        let gib = cores * [2, 4, 8][usize::try_from(generator.below(3)).unwrap()];
         let mut offerings = Vec::new();
         for zone in ZONES {
             for capacity_type in [CapacityType::Spot, CapacityType::OnDemand] {
-                if dice.one_in(4) {
+                if generator.one_in(4) {
                     continue;
                 }
-                let cents = cores * dice.amount(2, 9);
+                let cents = cores * generator.amount(2, 9);
                 offerings.push(Offering {
                     zone: zone.into(),
                     region: "".into(),
                     capacity_type,
                     price: Money::from_nanos(cents * 10_000_000),
-                    available: !dice.one_in(10),
-                    left: dice
+                    available: !generator.one_in(10),
+                    left: generator
                         .one_in(6)
-                        .then(|| u32::try_from(dice.below(3)).unwrap()),
+                        .then(|| u32::try_from(generator.below(3)).unwrap()),
                     reservation: None,
                     stock: None,
                 });
             }
         }
-        let arch = dice.pick(&["amd64", "arm64"]);
+        let arch = generator.pick(&["amd64", "arm64"]);
         types.push(InstanceType {
             name: format!("type-{index}").into(),
             labels: Labels::from([(labels::ARCH.into(), arch.into())]),
@@ -96,34 +96,34 @@ pub(crate) fn catalog(dice: &mut Dice) -> Catalog {
     }
 }
 
-pub(crate) fn pool(dice: &mut Dice, name: &str) -> Pool {
+pub(crate) fn pool(generator: &mut SeededGenerator, name: &str) -> Pool {
     let mut limits = Limits::default();
-    if dice.one_in(3) {
-        limits.nodes = Some(u32::try_from(dice.below(6)).unwrap());
+    if generator.one_in(3) {
+        limits.nodes = Some(u32::try_from(generator.below(6)).unwrap());
     }
-    if dice.one_in(3) {
-        limits.resources = Resources::new().with(CPU, dice.amount(2, 40) * 1000);
+    if generator.one_in(3) {
+        limits.resources = Resources::new().with(CPU, generator.amount(2, 40) * 1000);
     }
-    if dice.one_in(4) {
-        limits.cost = Some(Money::from_nanos(dice.amount(1, 30) * 100_000_000));
+    if generator.one_in(4) {
+        limits.cost = Some(Money::from_nanos(generator.amount(1, 30) * 100_000_000));
     }
     let mut requirements = Vec::new();
-    if dice.one_in(3) {
+    if generator.one_in(3) {
         requirements.push(Expression::new(labels::ZONE, Operator::In, &ZONES[..2]));
     }
-    if dice.one_in(4) {
+    if generator.one_in(4) {
         requirements.push(Expression::new("team", Operator::In, &["red", "blue"]));
     }
     Pool {
         name: name.into(),
         catalog: "cloud".into(),
-        weight: i32::try_from(dice.below(3)).unwrap(),
+        weight: i32::try_from(generator.below(3)).unwrap(),
         requirements,
-        taints: if dice.one_in(4) {
+        taints: if generator.one_in(4) {
             vec![Taint {
                 key: "dedicated".into(),
                 value: "yes".into(),
-                effect: if dice.one_in(2) {
+                effect: if generator.one_in(2) {
                     Effect::NoSchedule
                 } else {
                     Effect::PreferNoSchedule
@@ -137,31 +137,31 @@ pub(crate) fn pool(dice: &mut Dice, name: &str) -> Pool {
     }
 }
 
-pub(crate) fn term(dice: &mut Dice, app: &str) -> AffinityTerm {
+pub(crate) fn term(generator: &mut SeededGenerator, app: &str) -> AffinityTerm {
     AffinityTerm {
-        topology_key: dice.pick(&[labels::ZONE, labels::HOSTNAME]).into(),
+        topology_key: generator.pick(&[labels::ZONE, labels::HOSTNAME]).into(),
         selector: Some(LabelSelector::label("app", app)),
         namespaces: Vec::new(),
         namespace_selector: None,
     }
 }
 
-pub(crate) fn spread(dice: &mut Dice, app: &str) -> Spread {
+pub(crate) fn spread(generator: &mut SeededGenerator, app: &str) -> Spread {
     Spread {
-        topology_key: dice
+        topology_key: generator
             .pick(&[labels::ZONE, labels::HOSTNAME, labels::CAPACITY_TYPE])
             .into(),
-        max_skew: i32::try_from(dice.amount(1, 2)).unwrap(),
+        max_skew: i32::try_from(generator.amount(1, 2)).unwrap(),
         selector: Some(LabelSelector::label("app", app)),
         match_label_keys: Vec::new(),
-        min_domains: dice.one_in(5).then_some(2),
-        when_unsatisfiable: if dice.one_in(4) {
+        min_domains: generator.one_in(5).then_some(2),
+        when_unsatisfiable: if generator.one_in(4) {
             WhenUnsatisfiable::ScheduleAnyway
         } else {
             WhenUnsatisfiable::DoNotSchedule
         },
         node_affinity_policy: Policy::Honor,
-        node_taints_policy: if dice.one_in(4) {
+        node_taints_policy: if generator.one_in(4) {
             Policy::Honor
         } else {
             Policy::Ignore
@@ -169,87 +169,91 @@ pub(crate) fn spread(dice: &mut Dice, app: &str) -> Spread {
     }
 }
 
-pub(crate) fn spec(dice: &mut Dice) -> PodSpec {
-    let app = dice.pick(&APPS);
+pub(crate) fn spec(generator: &mut SeededGenerator) -> PodSpec {
+    let app = generator.pick(&APPS);
     let mut spec = PodSpec {
         namespace: "default".into(),
         labels: Labels::from([("app".into(), app.into())]),
-        requests: size(dice.amount(1, 40) * 100, dice.amount(1, 32) * GIB / 4, 1),
-        priority: i32::try_from(dice.below(2)).unwrap() * 100,
+        requests: size(
+            generator.amount(1, 40) * 100,
+            generator.amount(1, 32) * GIB / 4,
+            1,
+        ),
+        priority: i32::try_from(generator.below(2)).unwrap() * 100,
         ..PodSpec::default()
     };
-    if dice.one_in(5) {
-        let arch = dice.pick(&["amd64", "arm64"]);
+    if generator.one_in(5) {
+        let arch = generator.pick(&["amd64", "arm64"]);
         spec.node_selector.insert(labels::ARCH.into(), arch.into());
     }
-    if dice.one_in(8) {
-        let team = dice.pick(&["red", "blue", "green"]);
+    if generator.one_in(8) {
+        let team = generator.pick(&["red", "blue", "green"]);
         spec.node_selector.insert("team".into(), team.into());
     }
-    if dice.one_in(6) {
-        for zone in [dice.pick(&ZONES), dice.pick(&ZONES)] {
+    if generator.one_in(6) {
+        for zone in [generator.pick(&ZONES), generator.pick(&ZONES)] {
             let term = vec![Expression::new(labels::ZONE, Operator::In, &[zone])];
             spec.required_affinity.push(term);
         }
     }
-    if dice.one_in(5) {
-        let zone = dice.pick(&ZONES);
+    if generator.one_in(5) {
+        let zone = generator.pick(&ZONES);
         spec.preferred_affinity.push(Weighted {
             weight: 10,
             term: vec![Expression::new(labels::ZONE, Operator::In, &[zone])],
         });
     }
-    if dice.one_in(2) {
+    if generator.one_in(2) {
         spec.tolerations.push(Toleration::everything());
     }
-    if dice.one_in(3) {
-        let other = if dice.one_in(3) {
-            dice.pick(&APPS)
+    if generator.one_in(3) {
+        let other = if generator.one_in(3) {
+            generator.pick(&APPS)
         } else {
             app
         };
-        let constraint = spread(dice, other);
+        let constraint = spread(generator, other);
         spec.spread.push(constraint);
     }
-    if dice.one_in(6) {
-        let other = if dice.one_in(3) {
-            dice.pick(&APPS)
+    if generator.one_in(6) {
+        let other = if generator.one_in(3) {
+            generator.pick(&APPS)
         } else {
             app
         };
-        let near = term(dice, other);
+        let near = term(generator, other);
         spec.affinity.push(near);
     }
-    if dice.one_in(5) {
-        let other = if dice.one_in(2) {
-            dice.pick(&APPS)
+    if generator.one_in(5) {
+        let other = if generator.one_in(2) {
+            generator.pick(&APPS)
         } else {
             app
         };
-        let apart = term(dice, other);
+        let apart = term(generator, other);
         spec.anti_affinity.push(apart);
     }
-    if dice.one_in(8) {
+    if generator.one_in(8) {
         spec.host_ports.push(HostPort {
             port: 8080,
             protocol: Protocol::Tcp,
-            ip: dice.pick(&["", "10.0.0.1"]).into(),
+            ip: generator.pick(&["", "10.0.0.1"]).into(),
         });
     }
     spec
 }
 
 pub(crate) fn cluster(seed: u64, with_nodes: bool) -> Problem {
-    let dice = &mut Dice(seed);
-    let catalog = catalog(dice);
-    let pools = vec![pool(dice, "first"), pool(dice, "second")];
+    let generator = &mut SeededGenerator(seed);
+    let catalog = catalog(generator);
+    let pools = vec![pool(generator, "first"), pool(generator, "second")];
     let mut problem = Problem {
         name: format!("seed-{seed}"),
         catalogs: vec![catalog],
         pools,
         ..Problem::default()
     };
-    if dice.one_in(2) {
+    if generator.one_in(2) {
         problem.daemon_sets.push(DaemonSet {
             name: "agent".into(),
             spec: std::sync::Arc::new(PodSpec {
@@ -259,14 +263,14 @@ pub(crate) fn cluster(seed: u64, with_nodes: bool) -> Problem {
             }),
         });
     }
-    for index in 0..dice.amount(1, 10) {
-        let mut pod = Pod::new(&format!("pod-{index}"), spec(dice));
-        pod.count = u32::try_from(dice.amount(1, 5)).unwrap();
+    for index in 0..generator.amount(1, 10) {
+        let mut pod = Pod::new(&format!("pod-{index}"), spec(generator));
+        pod.count = u32::try_from(generator.amount(1, 5)).unwrap();
         problem.pods.push(pod);
     }
     if with_nodes {
-        for index in 0..dice.amount(0, 4) {
-            let zone = dice.pick(&ZONES);
+        for index in 0..generator.amount(0, 4) {
+            let zone = generator.pick(&ZONES);
             let name = Name::from(format!("node-{index}"));
             problem.nodes.push(Node {
                 name: name.clone(),
@@ -324,12 +328,12 @@ pub(crate) fn cases(usual: u32) -> ProptestConfig {
 /// A cluster whose pools want machines of several types, zones or architectures to choose from.
 pub(crate) fn choosy(seed: u64, with_nodes: bool) -> Problem {
     let mut problem = cluster(seed, with_nodes);
-    let dice = &mut Dice(seed ^ 0x5EED);
+    let generator = &mut SeededGenerator(seed ^ 0x5EED);
     for pool in &mut problem.pools {
         for key in [labels::INSTANCE_TYPE, labels::ZONE, labels::ARCH] {
-            if dice.one_in(2) {
+            if generator.one_in(2) {
                 let mut wanted = Expression::new(key, Operator::Exists, &[]);
-                wanted.min_values = Some(u32::try_from(dice.amount(2, 3)).unwrap());
+                wanted.min_values = Some(u32::try_from(generator.amount(2, 3)).unwrap());
                 pool.requirements.push(wanted);
             }
         }

@@ -2,7 +2,7 @@
 //!
 //! Where nothing is scarce, a pod whose place does not depend on other pods has a place if some machine can hold it
 //! alone. The checker says whether one can: every machine that is for sale is put there as an empty node, the pod is
-//! put onto it, and the judgement is heard. The packer has no part in that.
+//! put onto it, and the judgement is taken. The packer has no part in that.
 
 use joiner_core::labels;
 use joiner_core::name::{Labels, Name};
@@ -180,7 +180,7 @@ fn depends_on_others(problem: &Problem, spec: &PodSpec) -> bool {
     spreads || apart || shunned || !spec.affinity.is_empty()
 }
 
-/// Nobody waits who could run alone.
+/// No pod waits that could run alone.
 fn complete(problem: &Problem, seed: u64) -> Result<(), TestCaseError> {
     for steps in [0, 10] {
         let plan = pack::solve(problem, &options(steps, 1));

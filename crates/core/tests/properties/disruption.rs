@@ -15,7 +15,7 @@ use joiner_core::problem::{
 use joiner_core::selector::LabelSelector;
 use proptest::prelude::*;
 
-use crate::clusters::{APPS, Dice, cases, cluster, options, passes};
+use crate::clusters::{APPS, SeededGenerator, cases, cluster, options, passes};
 use crate::twists::twisted;
 
 /// A Wednesday, half past noon.
@@ -25,66 +25,71 @@ fn hours(count: i64) -> SignedDuration {
     SignedDuration::from_hours(count)
 }
 
-fn budget(dice: &mut Dice) -> Budget {
+fn budget(generator: &mut SeededGenerator) -> Budget {
     let reasons = [
         DisruptionReason::Empty,
         DisruptionReason::Drifted,
         DisruptionReason::Underutilized,
     ];
-    let scheduled = dice.one_in(3);
+    let scheduled = generator.one_in(3);
     Budget {
-        amount: if dice.one_in(2) {
-            BudgetAmount::Percent(u8::try_from(dice.amount(0, 100)).unwrap())
+        amount: if generator.one_in(2) {
+            BudgetAmount::Percent(u8::try_from(generator.amount(0, 100)).unwrap())
         } else {
-            BudgetAmount::Nodes(u32::try_from(dice.below(4)).unwrap())
+            BudgetAmount::Nodes(u32::try_from(generator.below(4)).unwrap())
         },
-        reasons: reasons.into_iter().filter(|_| dice.one_in(3)).collect(),
+        reasons: reasons
+            .into_iter()
+            .filter(|_| generator.one_in(3))
+            .collect(),
         schedule: scheduled.then(|| {
-            // Open now, closed now, and what nobody can read.
-            dice.pick(&["0 12 * * *", "0 9 * * mon", "@daily", "at noon"])
+            // Open now, closed now, and what cannot be read.
+            generator
+                .pick(&["0 12 * * *", "0 9 * * mon", "@daily", "at noon"])
                 .to_owned()
         }),
-        duration: scheduled.then(|| hours(dice.amount(1, 13))),
+        duration: scheduled.then(|| hours(generator.amount(1, 13))),
     }
 }
 
-fn terms(dice: &mut Dice) -> Disruption {
+fn terms(generator: &mut SeededGenerator) -> Disruption {
     let mut terms = Disruption {
-        policy: match dice.below(4) {
+        policy: match generator.below(4) {
             0 => ConsolidationPolicy::WhenEmpty,
             1 => ConsolidationPolicy::Balanced,
             _ => ConsolidationPolicy::WhenEmptyOrUnderutilized,
         },
-        consolidate_after: match dice.below(8) {
+        consolidate_after: match generator.below(8) {
             0 => None,
             1 | 2 => Some(hours(1)),
             _ => Some(SignedDuration::ZERO),
         },
-        min_savings: u32::try_from([0, 0, 5, 20][usize::try_from(dice.below(4)).unwrap()]).unwrap(),
-        min_age: hours([0, 0, 24][usize::try_from(dice.below(3)).unwrap()]),
-        spot_to_spot: dice.one_in(2),
+        min_savings: u32::try_from([0, 0, 5, 20][usize::try_from(generator.below(4)).unwrap()])
+            .unwrap(),
+        min_age: hours([0, 0, 24][usize::try_from(generator.below(3)).unwrap()]),
+        spot_to_spot: generator.one_in(2),
         ..Disruption::default()
     };
-    terms.budgets = (0..dice.below(3)).map(|_| budget(dice)).collect();
+    terms.budgets = (0..generator.below(3)).map(|_| budget(generator)).collect();
     terms
 }
 
-fn age(dice: &mut Dice, node: &mut Node) {
+fn age(generator: &mut SeededGenerator, node: &mut Node) {
     let now = Timestamp::from_second(NOW).unwrap();
-    node.created = Some(now - hours(dice.amount(0, 1000)));
-    node.last_pod_event = dice
+    node.created = Some(now - hours(generator.amount(0, 1000)));
+    node.last_pod_event = generator
         .one_in(2)
-        .then(|| now - SignedDuration::from_mins(dice.amount(0, 180)));
-    node.drifted = dice.one_in(8).then(|| "NodePoolDrifted".to_owned());
-    node.do_not_disrupt = dice.one_in(15);
-    node.unready = dice.one_in(15);
-    node.nominated = dice.one_in(15);
-    node.deleting = dice.one_in(20);
-    node.pods.retain(|_| !dice.one_in(2));
+        .then(|| now - SignedDuration::from_mins(generator.amount(0, 180)));
+    node.drifted = generator.one_in(8).then(|| "NodePoolDrifted".to_owned());
+    node.do_not_disrupt = generator.one_in(15);
+    node.unready = generator.one_in(15);
+    node.nominated = generator.one_in(15);
+    node.deleting = generator.one_in(20);
+    node.pods.retain(|_| !generator.one_in(2));
     for pod in &mut node.pods {
-        pod.do_not_disrupt = dice.one_in(25);
-        pod.unready = dice.one_in(20);
-        pod.deletion_cost = i32::try_from(dice.amount(-100, 100)).unwrap() << 20;
+        pod.do_not_disrupt = generator.one_in(25);
+        pod.unready = generator.one_in(20);
+        pod.deletion_cost = i32::try_from(generator.amount(-100, 100)).unwrap() << 20;
     }
 }
 
@@ -99,34 +104,34 @@ fn aged(mut before: Problem, seed: u64) -> Problem {
     }
     let bought = pack::solve(&before, &options(0, 1));
     let mut problem = apply(&before, &bought, "node-");
-    let dice = &mut Dice(seed ^ 0xD15);
+    let generator = &mut SeededGenerator(seed ^ 0xD15);
     problem.now = Some(Timestamp::from_second(NOW).unwrap());
-    if dice.one_in(2) {
+    if generator.one_in(2) {
         problem.pods.clear();
     }
     for node in &mut problem.nodes {
-        age(dice, node);
+        age(generator, node);
     }
     for pool in &mut problem.pools {
-        pool.disruption = terms(dice);
-        pool.expire_after = dice.one_in(3).then(|| hours(800));
+        pool.disruption = terms(generator);
+        pool.expire_after = generator.one_in(3).then(|| hours(800));
     }
     for kind in &mut problem.catalogs[0].types {
         for offering in &mut kind.offerings {
-            let percent = u32::try_from(dice.amount(40, 140)).unwrap();
+            let percent = u32::try_from(generator.amount(40, 140)).unwrap();
             offering.price = offering.price.percent(percent);
-            offering.available ^= dice.one_in(10);
+            offering.available ^= generator.one_in(10);
         }
     }
     for app in APPS {
-        if dice.one_in(3) {
+        if generator.one_in(3) {
             problem.pod_disruption_budgets.push(PodDisruptionBudget {
                 namespace: "default".into(),
                 name: app.into(),
                 selector: Some(LabelSelector::label("app", app)),
-                disruptions_allowed: u32::try_from(dice.below(6)).unwrap(),
-                never: dice.one_in(8),
-                unhealthy_pod_eviction_policy: if dice.one_in(2) {
+                disruptions_allowed: u32::try_from(generator.below(6)).unwrap(),
+                never: generator.one_in(8),
+                unhealthy_pod_eviction_policy: if generator.one_in(2) {
                     UnhealthyPodEvictionPolicy::AlwaysAllow
                 } else {
                     UnhealthyPodEvictionPolicy::IfHealthyBudget
@@ -134,7 +139,7 @@ fn aged(mut before: Problem, seed: u64) -> Problem {
             });
         }
     }
-    if dice.one_in(3) {
+    if generator.one_in(3) {
         problem.settings.node_surcharge = Money::from_nanos(10_000_000);
     }
     problem
@@ -145,7 +150,7 @@ fn unusual(seed: u64) -> Problem {
     aged(twisted(seed, false), seed)
 }
 
-/// The same, and nothing but money decides: no budgets, no drift, nobody waits, nobody is protected.
+/// The same, and nothing but money decides: no budgets, no drift, no pod waits, no node is protected.
 fn free(seed: u64) -> Problem {
     let mut problem = lived(seed);
     problem.pods.clear();

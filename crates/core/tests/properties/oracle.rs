@@ -15,7 +15,7 @@ use joiner_core::problem::{AffinityTerm, InstanceType, Offering, Pod, PodSpec, P
 use joiner_core::resources::Resources;
 use joiner_core::selector::LabelSelector;
 
-use crate::clusters::{Dice, GIB, ZONES, catalog, options, size};
+use crate::clusters::{GIB, SeededGenerator, ZONES, catalog, options, size};
 
 const GPU: &str = "nvidia.com/gpu";
 
@@ -36,14 +36,14 @@ enum Kind {
 
 /// A problem of a few pods, each of its own size.
 fn small(kind: Kind, seed: u64) -> Problem {
-    let dice = &mut Dice(seed);
-    let mut catalog = catalog(dice);
+    let generator = &mut SeededGenerator(seed);
+    let mut catalog = catalog(generator);
     for one in &mut catalog.types {
         for offering in &mut one.offerings {
             (offering.available, offering.left) = (true, None);
         }
-        if matches!(kind, Kind::Gpu) && dice.one_in(2) {
-            let count = dice.amount(1, 4);
+        if matches!(kind, Kind::Gpu) && generator.one_in(2) {
+            let count = generator.amount(1, 4);
             one.capacity = one.capacity.clone().with(GPU, count);
             for offering in &mut one.offerings {
                 offering.price += Money::from_nanos(count * 400_000_000);
@@ -59,27 +59,33 @@ fn small(kind: Kind, seed: u64) -> Problem {
         }],
         ..Problem::default()
     };
-    let shape = |dice: &mut Dice| size(dice.amount(1, 40) * 100, dice.amount(1, 32) * GIB / 4, 1);
+    let shape = |generator: &mut SeededGenerator| {
+        size(
+            generator.amount(1, 40) * 100,
+            generator.amount(1, 32) * GIB / 4,
+            1,
+        )
+    };
     let shapes: Vec<Resources> = match kind {
-        Kind::Batch => (0..2).map(|_| shape(dice)).collect(),
+        Kind::Batch => (0..2).map(|_| shape(generator)).collect(),
         _ => Vec::new(),
     };
-    for index in 0..dice.amount(2, 7) {
+    for index in 0..generator.amount(2, 7) {
         let requests = match &shapes[..] {
-            [first, _] if dice.one_in(2) => first.clone(),
+            [first, _] if generator.one_in(2) => first.clone(),
             [_, second] => second.clone(),
-            _ => shape(dice),
+            _ => shape(generator),
         };
         let mut spec = PodSpec {
             requests,
             ..PodSpec::default()
         };
         match kind {
-            Kind::Gpu if dice.one_in(2) => {
-                spec.requests = spec.requests.with(GPU, dice.amount(1, 2));
+            Kind::Gpu if generator.one_in(2) => {
+                spec.requests = spec.requests.with(GPU, generator.amount(1, 2));
             }
-            Kind::Web if dice.one_in(2) => {
-                let app = dice.pick(&["web", "cache"]);
+            Kind::Web if generator.one_in(2) => {
+                let app = generator.pick(&["web", "cache"]);
                 spec.labels.insert("app".into(), app.into());
                 spec.anti_affinity.push(AffinityTerm {
                     topology_key: labels::HOSTNAME.into(),
@@ -88,12 +94,12 @@ fn small(kind: Kind, seed: u64) -> Problem {
                     namespace_selector: None,
                 });
             }
-            Kind::Upstream if dice.one_in(2) => {
-                let arch = dice.pick(&["amd64", "arm64"]);
+            Kind::Upstream if generator.one_in(2) => {
+                let arch = generator.pick(&["amd64", "arm64"]);
                 spec.node_selector.insert(labels::ARCH.into(), arch.into());
             }
-            Kind::Upstream if dice.one_in(2) => {
-                let zone = dice.pick(&ZONES);
+            Kind::Upstream if generator.one_in(2) => {
+                let zone = generator.pick(&ZONES);
                 spec.node_selector.insert(labels::ZONE.into(), zone.into());
             }
             _ => {}
@@ -258,7 +264,7 @@ const SEEDS: u64 = 200;
 const STEPS: u64 = 400;
 
 /// What people are told about these tests.
-const FIGURES: &str = include_str!("../../../../docs/concepts/packing.md");
+const FIGURES: &str = include_str!("../../../../docs/benchmarks.md");
 
 #[test]
 fn small_problems_are_solved_to_the_optimum_nearly_always() {
@@ -281,6 +287,6 @@ fn small_problems_are_solved_to_the_optimum_nearly_always() {
     }
     assert!(
         FIGURES.contains(&lines),
-        "docs/concepts/packing.md should say\n{lines}"
+        "docs/benchmarks.md should say\n{lines}"
     );
 }

@@ -6,7 +6,7 @@ use joiner_core::plan::{Plan, apply, check};
 use joiner_core::problem::{PreferencePolicy, Problem};
 use proptest::prelude::*;
 
-use crate::clusters::{Dice, cases, choosy, cluster, options, passes};
+use crate::clusters::{SeededGenerator, cases, choosy, cluster, options, passes};
 use crate::twists::{TWISTS, twisted};
 
 proptest! {
@@ -18,14 +18,14 @@ proptest! {
     }
 
     #[test]
-    fn more_steps_never_make_a_plan_dearer_and_the_bound_stays_below(seed in any::<u64>(), heard in any::<bool>()) {
+    fn more_steps_never_make_a_plan_dearer_and_the_bound_stays_below(seed in any::<u64>(), respected in any::<bool>()) {
         let mut problem = cluster(seed, false);
-        if !heard {
+        if !respected {
             problem.settings.preferences = PreferencePolicy::Ignore;
         }
         let first = pack::solve(&problem, &options(0, 1));
         let best = pack::solve(&problem, &options(10, 1));
-        // A plan that places more important pods may cost more, and so may one that grants more wishes to the same pods
+        // A plan that places more important pods may cost more, and so may one that grants more preferences to the same pods
         // where others are left.
         let missing = |plan: &Plan| {
             let mut priorities: Vec<i32> = plan
@@ -36,7 +36,7 @@ proptest! {
             priorities
         };
         let (left, still_left) = (missing(&first), missing(&best));
-        if left == still_left && (left.is_empty() || !heard) {
+        if left == still_left && (left.is_empty() || !respected) {
             prop_assert!(best.cost <= first.cost, "seed {seed}");
         }
         prop_assert!(best.lower_bound <= best.cost, "seed {seed}");
@@ -120,7 +120,7 @@ fn every_twist_by_itself_keeps_every_rule() {
     for (name, twist) in TWISTS {
         for seed in 0..60 {
             let mut problem = cluster(seed, true);
-            twist(&mut Dice(seed ^ 0x77), &mut problem);
+            twist(&mut SeededGenerator(seed ^ 0x77), &mut problem);
             let outcome = passes(&problem, seed, pack::solve);
             assert!(outcome.is_ok(), "{name}: {outcome:?}");
         }
@@ -149,6 +149,6 @@ proptest! {
 
 /// A pod that ends on a leaving node and comes again is counted where it comes to.
 #[test]
-fn a_pod_that_comes_again_counts_in_a_second_look() {
+fn a_pod_that_is_planned_for_again_counts_once_more() {
     passes(&twisted(467_139_719_393_682_569, true), 0, pack::solve).unwrap();
 }

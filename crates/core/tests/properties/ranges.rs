@@ -13,31 +13,35 @@ use joiner_core::resources::{CPU, MEMORY, Resources};
 use joiner_core::selector::LabelSelector;
 use proptest::prelude::*;
 
-use crate::clusters::{Dice, GIB, cases, options, passes, size};
+use crate::clusters::{GIB, SeededGenerator, cases, options, passes, size};
 
 const GPU: &str = "nvidia.com/gpu";
 
-fn range(dice: &mut Dice, name: &str, hosts: &[Host]) -> Range {
-    let devices = dice.one_in(3);
-    let least = size(dice.amount(1, 2) * 500, dice.amount(1, 2) * GIB, 20);
+fn range(generator: &mut SeededGenerator, name: &str, hosts: &[Host]) -> Range {
+    let devices = generator.one_in(3);
+    let least = size(
+        generator.amount(1, 2) * 500,
+        generator.amount(1, 2) * GIB,
+        20,
+    );
     let mut most = least.clone();
     let mut step = Resources::new();
     for (resource, unit, count) in [(CPU, 500, 40), (MEMORY, GIB / 2, 90)] {
-        let one = unit * dice.amount(1, 3);
+        let one = unit * generator.amount(1, 3);
         most.set(
             resource,
-            least.get(resource) + one * dice.amount(3, count / 2),
+            least.get(resource) + one * generator.amount(3, count / 2),
         );
-        if !dice.one_in(12) {
+        if !generator.one_in(12) {
             step.set(resource, one);
         }
     }
     if devices {
-        most.set(GPU, dice.amount(1, 4));
+        most.set(GPU, generator.amount(1, 4));
         step.set(GPU, 1);
     }
     let mut hosts = hosts.to_vec();
-    if dice.one_in(6) {
+    if generator.one_in(6) {
         for host in &mut hosts {
             host.free = Resources::new();
         }
@@ -50,45 +54,49 @@ fn range(dice: &mut Dice, name: &str, hosts: &[Host]) -> Range {
         min: least,
         max: most,
         step,
-        overhead: size(dice.amount(0, 6) * 50, dice.amount(0, 4) * GIB / 8, 0),
+        overhead: size(
+            generator.amount(0, 6) * 50,
+            generator.amount(0, 4) * GIB / 8,
+            0,
+        ),
         prices: UnitPrices {
-            machine: Money::from_nanos(dice.amount(0, 3) * 3_000_000),
-            core: Money::from_nanos(dice.amount(0, 40) * 1_000_000),
-            memory_gib: Money::from_nanos(dice.amount(0, 10) * 700_001),
+            machine: Money::from_nanos(generator.amount(0, 3) * 3_000_000),
+            core: Money::from_nanos(generator.amount(0, 40) * 1_000_000),
+            memory_gib: Money::from_nanos(generator.amount(0, 10) * 700_001),
         },
         hosts,
-        left: dice
+        left: generator
             .one_in(5)
-            .then(|| u32::try_from(dice.amount(1, 5)).unwrap()),
+            .then(|| u32::try_from(generator.amount(1, 5)).unwrap()),
     }
 }
 
-fn hosts(dice: &mut Dice) -> Vec<Host> {
-    (0..dice.amount(1, 3))
+fn hosts(generator: &mut SeededGenerator) -> Vec<Host> {
+    (0..generator.amount(1, 3))
         .map(|index| Host {
             name: format!("host-{index}").into(),
-            zone: dice.pick(&["rack-a", "rack-b"]).into(),
+            zone: generator.pick(&["rack-a", "rack-b"]).into(),
             free: Resources::new()
-                .with(CPU, dice.amount(1, 24) * 1000)
-                .with(MEMORY, dice.amount(1, 64) * GIB)
-                .with(GPU, dice.amount(0, 6)),
+                .with(CPU, generator.amount(1, 24) * 1000)
+                .with(MEMORY, generator.amount(1, 64) * GIB)
+                .with(GPU, generator.amount(0, 6)),
             stock: "".into(),
         })
         .collect()
 }
 
-fn kind(dice: &mut Dice, index: i64) -> InstanceType {
-    let cores = dice.amount(1, 10);
+fn kind(generator: &mut SeededGenerator, index: i64) -> InstanceType {
+    let cores = generator.amount(1, 10);
     InstanceType {
         name: format!("type-{index}").into(),
         labels: Labels::new(),
-        capacity: size(cores * 1000, cores * dice.amount(1, 6) * GIB, 20),
+        capacity: size(cores * 1000, cores * generator.amount(1, 6) * GIB, 20),
         overhead: size(100, GIB / 4, 0),
         offerings: vec![Offering {
-            zone: dice.pick(&["rack-a", "cloud"]).into(),
+            zone: generator.pick(&["rack-a", "cloud"]).into(),
             region: "".into(),
             capacity_type: CapacityType::OnDemand,
-            price: Money::from_nanos(cores * dice.amount(5, 60) * 1_000_000),
+            price: Money::from_nanos(cores * generator.amount(5, 60) * 1_000_000),
             available: true,
             left: None,
             reservation: None,
@@ -98,18 +106,22 @@ fn kind(dice: &mut Dice, index: i64) -> InstanceType {
     }
 }
 
-fn pod(dice: &mut Dice, index: i64) -> Pod {
-    let app = dice.pick(&["web", "db"]);
+fn pod(generator: &mut SeededGenerator, index: i64) -> Pod {
+    let app = generator.pick(&["web", "db"]);
     let mut spec = PodSpec {
         namespace: "default".into(),
         labels: Labels::from([("app".into(), app.into())]),
-        requests: size(dice.amount(1, 60) * 100, dice.amount(1, 40) * GIB / 4, 1),
+        requests: size(
+            generator.amount(1, 60) * 100,
+            generator.amount(1, 40) * GIB / 4,
+            1,
+        ),
         ..PodSpec::default()
     };
-    if dice.one_in(6) {
-        spec.requests.set(GPU, dice.amount(1, 2));
+    if generator.one_in(6) {
+        spec.requests.set(GPU, generator.amount(1, 2));
     }
-    if dice.one_in(4) {
+    if generator.one_in(4) {
         spec.anti_affinity.push(AffinityTerm {
             topology_key: labels::HOSTNAME.into(),
             selector: Some(LabelSelector::label("app", app)),
@@ -117,23 +129,23 @@ fn pod(dice: &mut Dice, index: i64) -> Pod {
             namespace_selector: None,
         });
     }
-    if dice.one_in(6) {
-        let zone = dice.pick(&["rack-a", "rack-b"]);
+    if generator.one_in(6) {
+        let zone = generator.pick(&["rack-a", "rack-b"]);
         spec.node_selector.insert(labels::ZONE.into(), zone.into());
     }
     Pod::new(&format!("pod-{index}"), spec)
 }
 
 fn hall(seed: u64, most_pods: i64) -> Problem {
-    let dice = &mut Dice(seed);
-    let hosts = hosts(dice);
-    let mut ranges = vec![range(dice, "vm", &hosts)];
-    if dice.one_in(3) {
-        ranges.push(range(dice, "vm-other", &hosts));
+    let generator = &mut SeededGenerator(seed);
+    let hosts = hosts(generator);
+    let mut ranges = vec![range(generator, "vm", &hosts)];
+    if generator.one_in(3) {
+        ranges.push(range(generator, "vm-other", &hosts));
     }
     let mut types = Vec::new();
-    if dice.one_in(2) {
-        types.extend((0..dice.amount(1, 3)).map(|index| kind(dice, index)));
+    if generator.one_in(2) {
+        types.extend((0..generator.amount(1, 3)).map(|index| kind(generator, index)));
     }
     let mut problem = Problem {
         name: format!("seed-{seed}"),
@@ -150,7 +162,7 @@ fn hall(seed: u64, most_pods: i64) -> Problem {
         }],
         ..Problem::default()
     };
-    if dice.one_in(3) {
+    if generator.one_in(3) {
         problem.daemon_sets.push(DaemonSet {
             name: "agent".into(),
             spec: std::sync::Arc::new(PodSpec {
@@ -159,17 +171,17 @@ fn hall(seed: u64, most_pods: i64) -> Problem {
             }),
         });
     }
-    if dice.one_in(5) {
-        let limit = Resources::new().with(CPU, dice.amount(4, 30) * 1000);
+    if generator.one_in(5) {
+        let limit = Resources::new().with(CPU, generator.amount(4, 30) * 1000);
         problem.pools[0].limits.resources = limit;
     }
-    if dice.one_in(6) {
-        problem.settings.node_surcharge = Money::from_nanos(dice.amount(1, 9) * 1_000_000);
+    if generator.one_in(6) {
+        problem.settings.node_surcharge = Money::from_nanos(generator.amount(1, 9) * 1_000_000);
     }
-    for index in 0..dice.amount(1, most_pods) {
-        let mut pod = pod(dice, index);
+    for index in 0..generator.amount(1, most_pods) {
+        let mut pod = pod(generator, index);
         if most_pods > 5 {
-            pod.count = u32::try_from(dice.amount(1, 4)).unwrap();
+            pod.count = u32::try_from(generator.amount(1, 4)).unwrap();
         }
         problem.pods.push(pod);
     }

@@ -15,14 +15,14 @@ use joiner_core::resources::{CPU, NODES, NVIDIA_GPU, Resources};
 use joiner_core::selector::LabelSelector;
 use joiner_core::taints::{Effect, Taint, Toleration};
 
-use crate::clusters::{APPS, Dice, GIB, ZONES, cluster, size, spread, term};
+use crate::clusters::{APPS, GIB, SeededGenerator, ZONES, cluster, size, spread, term};
 
 const GENERATION: &str = "example.com/generation";
 const RACK: &str = "example.com/rack";
 const DRIVER: &str = "disk.example.com";
 
 /// Adds one kind of thing.
-type Twist = fn(&mut Dice, &mut Problem);
+type Twist = fn(&mut SeededGenerator, &mut Problem);
 
 /// Every twist by name.
 pub(crate) const TWISTS: [(&str, Twist); 20] = [
@@ -37,7 +37,7 @@ pub(crate) const TWISTS: [(&str, Twist); 20] = [
     ("leaving nodes", leaving_nodes),
     ("racks", racks),
     ("generations", generations),
-    ("wishes about pods", wishes_about_pods),
+    ("preferences about pods", preferences_about_pods),
     ("versions", versions),
     ("namespaces", namespaces),
     ("daemon ports", daemon_ports),
@@ -50,21 +50,25 @@ pub(crate) const TWISTS: [(&str, Twist); 20] = [
 
 /// A cluster with some of the twists.
 pub(crate) fn twisted(seed: u64, with_nodes: bool) -> Problem {
-    let dice = &mut Dice(seed ^ 0x7715);
+    let generator = &mut SeededGenerator(seed ^ 0x7715);
     let mut problem = cluster(seed, with_nodes);
     for (_, twist) in TWISTS {
-        if dice.one_in(4) {
-            twist(dice, &mut problem);
+        if generator.one_in(4) {
+            twist(generator, &mut problem);
         }
     }
     problem
 }
 
 /// Changes some of the pods that wait.
-fn some(dice: &mut Dice, problem: &mut Problem, change: impl Fn(&mut Dice, &mut PodSpec)) {
+fn some(
+    generator: &mut SeededGenerator,
+    problem: &mut Problem,
+    change: impl Fn(&mut SeededGenerator, &mut PodSpec),
+) {
     for pod in &mut problem.pods {
-        if dice.one_in(3) {
-            change(dice, Arc::make_mut(&mut pod.spec));
+        if generator.one_in(3) {
+            change(generator, Arc::make_mut(&mut pod.spec));
         }
     }
 }
@@ -79,7 +83,7 @@ fn region(zone: &str) -> Name {
     if zone == ZONES[2] { "west" } else { "east" }.into()
 }
 
-fn regions(dice: &mut Dice, problem: &mut Problem) {
+fn regions(generator: &mut SeededGenerator, problem: &mut Problem) {
     for offering in offerings(problem) {
         offering.region = region(&offering.zone);
     }
@@ -87,19 +91,19 @@ fn regions(dice: &mut Dice, problem: &mut Problem) {
         let region = region(&node.labels[labels::ZONE]);
         node.labels.insert(labels::REGION.into(), region);
     }
-    some(dice, problem, |dice, spec| {
+    some(generator, problem, |generator, spec| {
         let app = spec.labels["app"].clone();
-        match dice.below(3) {
+        match generator.below(3) {
             0 => spec.spread.push(Spread {
                 topology_key: labels::REGION.into(),
-                ..spread(dice, &app)
+                ..spread(generator, &app)
             }),
             1 => spec.anti_affinity.push(AffinityTerm {
                 topology_key: labels::REGION.into(),
-                ..term(dice, &app)
+                ..term(generator, &app)
             }),
             _ => {
-                let region = dice.pick(&["east", "west"]);
+                let region = generator.pick(&["east", "west"]);
                 spec.node_selector
                     .insert(labels::REGION.into(), region.into());
             }
@@ -107,30 +111,36 @@ fn regions(dice: &mut Dice, problem: &mut Problem) {
     });
 }
 
-fn gpus(dice: &mut Dice, problem: &mut Problem) {
+fn gpus(generator: &mut SeededGenerator, problem: &mut Problem) {
     for kind in &mut problem.catalogs[0].types {
-        if dice.one_in(2) {
-            kind.capacity = kind.capacity.clone().with(NVIDIA_GPU, dice.amount(1, 4));
+        if generator.one_in(2) {
+            kind.capacity = kind
+                .capacity
+                .clone()
+                .with(NVIDIA_GPU, generator.amount(1, 4));
         }
     }
-    some(dice, problem, |dice, spec| {
-        spec.requests = spec.requests.clone().with(NVIDIA_GPU, dice.amount(1, 2));
+    some(generator, problem, |generator, spec| {
+        spec.requests = spec
+            .requests
+            .clone()
+            .with(NVIDIA_GPU, generator.amount(1, 2));
     });
 }
 
-fn volumes(dice: &mut Dice, problem: &mut Problem) {
+fn volumes(generator: &mut SeededGenerator, problem: &mut Problem) {
     for node in &mut problem.nodes {
-        let most = u32::try_from(dice.below(3)).unwrap();
+        let most = u32::try_from(generator.below(3)).unwrap();
         node.volume_limits.insert(DRIVER.into(), most);
     }
-    some(dice, problem, |dice, spec| {
-        for number in 0..dice.amount(1, 2) {
-            let zones = [dice.pick(&ZONES), dice.pick(&ZONES)];
-            let topology = zones[..usize::try_from(dice.below(3)).unwrap()]
+    some(generator, problem, |generator, spec| {
+        for number in 0..generator.amount(1, 2) {
+            let zones = [generator.pick(&ZONES), generator.pick(&ZONES)];
+            let topology = zones[..usize::try_from(generator.below(3)).unwrap()]
                 .iter()
                 .map(|zone| vec![Expression::new(labels::ZONE, Operator::In, &[*zone])]);
             spec.volumes.push(Volume {
-                claim: format!("default/{}-{number}", dice.pick(&APPS)).into(),
+                claim: format!("default/{}-{number}", generator.pick(&APPS)).into(),
                 driver: DRIVER.into(),
                 topology: topology.collect(),
             });
@@ -138,12 +148,12 @@ fn volumes(dice: &mut Dice, problem: &mut Problem) {
     });
 }
 
-fn reservations(dice: &mut Dice, problem: &mut Problem) {
-    let left = u32::try_from(dice.amount(1, 2)).unwrap();
+fn reservations(generator: &mut SeededGenerator, problem: &mut Problem) {
+    let left = u32::try_from(generator.amount(1, 2)).unwrap();
     for kind in &mut problem.catalogs[0].types {
-        if dice.one_in(2) {
+        if generator.one_in(2) {
             kind.offerings.push(Offering {
-                zone: dice.pick(&ZONES).into(),
+                zone: generator.pick(&ZONES).into(),
                 region: "".into(),
                 capacity_type: CapacityType::Reserved,
                 price: Money::from_nanos(1000),
@@ -165,11 +175,11 @@ fn reservations(dice: &mut Dice, problem: &mut Problem) {
     }
 }
 
-fn taint(dice: &mut Dice) -> Taint {
+fn taint(generator: &mut SeededGenerator) -> Taint {
     Taint {
-        key: dice.pick(&["dedicated", "upgrade"]).into(),
-        value: dice.pick(&["", "yes"]).into(),
-        effect: match dice.below(3) {
+        key: generator.pick(&["dedicated", "upgrade"]).into(),
+        value: generator.pick(&["", "yes"]).into(),
+        effect: match generator.below(3) {
             0 => Effect::NoSchedule,
             1 => Effect::NoExecute,
             _ => Effect::PreferNoSchedule,
@@ -177,13 +187,13 @@ fn taint(dice: &mut Dice) -> Taint {
     }
 }
 
-fn node_taints(dice: &mut Dice, problem: &mut Problem) {
+fn node_taints(generator: &mut SeededGenerator, problem: &mut Problem) {
     for node in &mut problem.nodes {
-        if dice.one_in(2) {
-            node.taints.push(taint(dice));
+        if generator.one_in(2) {
+            node.taints.push(taint(generator));
         }
     }
-    some(dice, problem, |_, spec| {
+    some(generator, problem, |_, spec| {
         spec.tolerations.push(Toleration {
             key: "upgrade".into(),
             ..Toleration::everything()
@@ -191,15 +201,15 @@ fn node_taints(dice: &mut Dice, problem: &mut Problem) {
     });
 }
 
-fn starting_nodes(dice: &mut Dice, problem: &mut Problem) {
+fn starting_nodes(generator: &mut SeededGenerator, problem: &mut Problem) {
     let startup = Taint::no_schedule("example.com/starting");
     for pool in &mut problem.pools {
-        if dice.one_in(2) {
+        if generator.one_in(2) {
             pool.startup_taints.push(startup.clone());
         }
     }
     for node in &mut problem.nodes {
-        node.phase = match dice.below(3) {
+        node.phase = match generator.below(3) {
             0 => NodePhase::Starting,
             1 => NodePhase::InFlight,
             _ => NodePhase::Ready,
@@ -208,20 +218,20 @@ fn starting_nodes(dice: &mut Dice, problem: &mut Problem) {
             node.startup_taints.push(startup.clone());
         }
         // Not always gone yet.
-        if dice.one_in(2) {
+        if generator.one_in(2) {
             node.taints.push(startup.clone());
         }
     }
 }
 
 /// Pods that run already, with the rules of the pods that wait.
-fn bound_pods(dice: &mut Dice, problem: &mut Problem) {
+fn bound_pods(generator: &mut SeededGenerator, problem: &mut Problem) {
     let specs: Vec<Arc<PodSpec>> = problem.pods.iter().map(|pod| pod.spec.clone()).collect();
     for (index, node) in problem.nodes.iter_mut().enumerate() {
-        for number in 0..dice.below(3) {
-            let at = usize::try_from(dice.below(specs.len() as u64)).unwrap();
+        for number in 0..generator.below(3) {
+            let at = usize::try_from(generator.below(specs.len() as u64)).unwrap();
             let mut spec = PodSpec::clone(&specs[at]);
-            spec.requests = size(dice.amount(1, 10) * 100, GIB / 2, 1);
+            spec.requests = size(generator.amount(1, 10) * 100, GIB / 2, 1);
             // Ports and volumes of running pods do not clash.
             spec.host_ports.clear();
             spec.volumes.clear();
@@ -232,48 +242,48 @@ fn bound_pods(dice: &mut Dice, problem: &mut Problem) {
 }
 
 /// Some of the pods that run are on their way out.
-fn ending_pods(dice: &mut Dice, problem: &mut Problem) {
-    bound_pods(dice, problem);
+fn ending_pods(generator: &mut SeededGenerator, problem: &mut Problem) {
+    bound_pods(generator, problem);
     for pod in problem.nodes.iter_mut().flat_map(|node| &mut node.pods) {
-        pod.ending = dice.one_in(3);
+        pod.ending = generator.one_in(3);
         // Those of stateful sets come again under their name.
-        pod.stays_behind = pod.ending && dice.one_in(2);
+        pod.stays_behind = pod.ending && generator.one_in(2);
     }
 }
 
 /// Some nodes are on their way out, and some of their pods do not go with them.
-fn leaving_nodes(dice: &mut Dice, problem: &mut Problem) {
-    bound_pods(dice, problem);
+fn leaving_nodes(generator: &mut SeededGenerator, problem: &mut Problem) {
+    bound_pods(generator, problem);
     for node in &mut problem.nodes {
-        node.deleting = dice.one_in(2);
+        node.deleting = generator.one_in(2);
         for pod in &mut node.pods {
-            pod.do_not_disrupt = dice.one_in(4);
+            pod.do_not_disrupt = generator.one_in(4);
         }
     }
 }
 
 /// A label of nodes that pools give: spreads and affinity go by it.
-fn racks(dice: &mut Dice, problem: &mut Problem) {
+fn racks(generator: &mut SeededGenerator, problem: &mut Problem) {
     for pool in &mut problem.pools {
         pool.labels
-            .insert(RACK.into(), dice.pick(&["r1", "r2"]).into());
+            .insert(RACK.into(), generator.pick(&["r1", "r2"]).into());
     }
     for node in &mut problem.nodes {
-        if dice.one_in(2) {
+        if generator.one_in(2) {
             node.labels
-                .insert(RACK.into(), dice.pick(&["r1", "r3"]).into());
+                .insert(RACK.into(), generator.pick(&["r1", "r3"]).into());
         }
     }
-    some(dice, problem, |dice, spec| {
+    some(generator, problem, |generator, spec| {
         let app = spec.labels["app"].clone();
-        match dice.below(3) {
+        match generator.below(3) {
             0 => spec.spread.push(Spread {
                 topology_key: RACK.into(),
-                ..spread(dice, &app)
+                ..spread(generator, &app)
             }),
             1 => spec.affinity.push(AffinityTerm {
                 topology_key: RACK.into(),
-                ..term(dice, &app)
+                ..term(generator, &app)
             }),
             _ => {
                 let asked = Expression::new(RACK, Operator::NotIn, &["r2"]);
@@ -284,14 +294,14 @@ fn racks(dice: &mut Dice, problem: &mut Problem) {
 }
 
 /// A number that types have: pods compare with it.
-fn generations(dice: &mut Dice, problem: &mut Problem) {
+fn generations(generator: &mut SeededGenerator, problem: &mut Problem) {
     for kind in &mut problem.catalogs[0].types {
-        let generation = dice.amount(1, 9).to_string();
+        let generation = generator.amount(1, 9).to_string();
         kind.labels.insert(GENERATION.into(), generation.into());
     }
-    let condition = |dice: &mut Dice| {
-        let value = dice.amount(2, 8).to_string();
-        match dice.below(6) {
+    let condition = |generator: &mut SeededGenerator| {
+        let value = generator.amount(2, 8).to_string();
+        match generator.below(6) {
             0 => Expression::new(GENERATION, Operator::Gt, &[&value]),
             1 => Expression::new(GENERATION, Operator::Lt, &[&value]),
             2 => Expression::new(GENERATION, Operator::Gte, &[&value]),
@@ -301,34 +311,34 @@ fn generations(dice: &mut Dice, problem: &mut Problem) {
         }
     };
     for pool in &mut problem.pools {
-        if dice.one_in(3) {
-            pool.requirements.push(condition(dice));
+        if generator.one_in(3) {
+            pool.requirements.push(condition(generator));
         }
     }
-    some(dice, problem, |dice, spec| {
-        spec.required_affinity = vec![vec![condition(dice)]];
+    some(generator, problem, |generator, spec| {
+        spec.required_affinity = vec![vec![condition(generator)]];
     });
 }
 
-fn wishes_about_pods(dice: &mut Dice, problem: &mut Problem) {
-    some(dice, problem, |dice, spec| {
-        let other = dice.pick(&APPS);
-        let wish = Weighted {
-            weight: i32::try_from(dice.amount(1, 100)).unwrap(),
-            term: term(dice, other),
+fn preferences_about_pods(generator: &mut SeededGenerator, problem: &mut Problem) {
+    some(generator, problem, |generator, spec| {
+        let other = generator.pick(&APPS);
+        let preference = Weighted {
+            weight: i32::try_from(generator.amount(1, 100)).unwrap(),
+            term: term(generator, other),
         };
-        if dice.one_in(2) {
-            spec.preferred_pod_affinity.push(wish);
+        if generator.one_in(2) {
+            spec.preferred_pod_affinity.push(preference);
         } else {
-            spec.preferred_pod_anti_affinity.push(wish);
+            spec.preferred_pod_anti_affinity.push(preference);
         }
     });
 }
 
 /// Pods of several versions, of which spreads count their own.
-fn versions(dice: &mut Dice, problem: &mut Problem) {
-    some(dice, problem, |dice, spec| {
-        let version = dice.pick(&["v1", "v2"]);
+fn versions(generator: &mut SeededGenerator, problem: &mut Problem) {
+    some(generator, problem, |generator, spec| {
+        let version = generator.pick(&["v1", "v2"]);
         spec.labels.insert("version".into(), version.into());
         for spread in &mut spec.spread {
             spread.match_label_keys = vec!["version".into()];
@@ -336,14 +346,14 @@ fn versions(dice: &mut Dice, problem: &mut Problem) {
     });
 }
 
-fn namespaces(dice: &mut Dice, problem: &mut Problem) {
+fn namespaces(generator: &mut SeededGenerator, problem: &mut Problem) {
     for (name, tier) in [("default", "front"), ("other", "back")] {
         let labels = Labels::from([("tier".into(), tier.into())]);
         problem.namespaces.insert(name.into(), labels);
     }
-    some(dice, problem, |dice, spec| {
+    some(generator, problem, |generator, spec| {
         spec.namespace = "other".into();
-        let way = dice.below(3);
+        let way = generator.below(3);
         let terms = spec.affinity.iter_mut().chain(&mut spec.anti_affinity);
         for term in terms {
             match way {
@@ -355,7 +365,7 @@ fn namespaces(dice: &mut Dice, problem: &mut Problem) {
     });
 }
 
-fn daemon_ports(dice: &mut Dice, problem: &mut Problem) {
+fn daemon_ports(generator: &mut SeededGenerator, problem: &mut Problem) {
     let port = |port| HostPort {
         port,
         protocol: Protocol::Tcp,
@@ -371,29 +381,30 @@ fn daemon_ports(dice: &mut Dice, problem: &mut Problem) {
             ..PodSpec::default()
         }),
     });
-    some(dice, problem, |dice, spec| {
-        spec.host_ports
-            .push(port([9100, 9101][usize::try_from(dice.below(2)).unwrap()]));
+    some(generator, problem, |generator, spec| {
+        spec.host_ports.push(port(
+            [9100, 9101][usize::try_from(generator.below(2)).unwrap()],
+        ));
     });
 }
 
-fn spot_share(dice: &mut Dice, problem: &mut Problem) {
-    problem.settings.spot_share = Some(u32::try_from(dice.amount(1, 10) * 10).unwrap());
+fn spot_share(generator: &mut SeededGenerator, problem: &mut Problem) {
+    problem.settings.spot_share = Some(u32::try_from(generator.amount(1, 10) * 10).unwrap());
 }
 
-fn few_machines(dice: &mut Dice, problem: &mut Problem) {
-    problem.settings.max_new_nodes = Some(u32::try_from(dice.below(5)).unwrap());
+fn few_machines(generator: &mut SeededGenerator, problem: &mut Problem) {
+    problem.settings.max_new_nodes = Some(u32::try_from(generator.below(5)).unwrap());
 }
 
-fn other_policies(dice: &mut Dice, problem: &mut Problem) {
+fn other_policies(generator: &mut SeededGenerator, problem: &mut Problem) {
     let settings = &mut problem.settings;
-    match dice.below(4) {
+    match generator.below(4) {
         0 => settings.preferences = PreferencePolicy::Ignore,
         1 => settings.min_values = MinValuesPolicy::BestEffort,
-        2 => settings.preference_cap = Some(u32::try_from(dice.below(30)).unwrap()),
+        2 => settings.preference_cap = Some(u32::try_from(generator.below(30)).unwrap()),
         _ => settings.node_surcharge = Money::from_nanos(10_000_000),
     }
-    some(dice, problem, |_, spec| {
+    some(generator, problem, |_, spec| {
         for spread in &mut spec.spread {
             spread.node_affinity_policy = Policy::Ignore;
             spread.when_unsatisfiable = WhenUnsatisfiable::DoNotSchedule;
@@ -402,26 +413,27 @@ fn other_policies(dice: &mut Dice, problem: &mut Problem) {
 }
 
 /// The second pool buys from a copy of the catalogue with other prices, on the same stock.
-fn shared_stock(dice: &mut Dice, problem: &mut Problem) {
+fn shared_stock(generator: &mut SeededGenerator, problem: &mut Problem) {
     for offering in offerings(problem) {
-        if dice.one_in(3) {
-            offering.left = Some(u32::try_from(dice.below(3)).unwrap());
+        if generator.one_in(3) {
+            offering.left = Some(u32::try_from(generator.below(3)).unwrap());
         }
     }
     problem.catalogs[0].share_stock("cloud");
     let mut copy = problem.catalogs[0].clone();
     copy.name = "copy".into();
     for offering in copy.types.iter_mut().flat_map(|one| &mut one.offerings) {
-        offering.price = offering.price + offering.price.percent(u32::from(dice.one_in(2)) * 20);
+        offering.price =
+            offering.price + offering.price.percent(u32::from(generator.one_in(2)) * 20);
     }
     problem.catalogs.push(copy);
     problem.pools[1].catalog = "copy".into();
 }
 
 /// Some types count against limits on cores and on machines.
-fn quotas(dice: &mut Dice, problem: &mut Problem) {
-    let cores = Resources::new().with(CPU, dice.amount(0, 20) * 1000);
-    let machines = Resources::new().with(NODES, dice.amount(0, 4));
+fn quotas(generator: &mut SeededGenerator, problem: &mut Problem) {
+    let cores = Resources::new().with(CPU, generator.amount(0, 20) * 1000);
+    let machines = Resources::new().with(NODES, generator.amount(0, 4));
     let quotas = [("cores", cores), ("machines", machines)].map(|(name, left)| Quota {
         name: name.into(),
         left,
@@ -430,7 +442,7 @@ fn quotas(dice: &mut Dice, problem: &mut Problem) {
         catalog.quotas = quotas.to_vec();
         for kind in &mut catalog.types {
             let all = quotas.iter().map(|quota| quota.name.clone());
-            kind.quotas = all.filter(|_| dice.one_in(2)).collect();
+            kind.quotas = all.filter(|_| generator.one_in(2)).collect();
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Pods with wishes where machines are few.
+//! Pods with preferences where machines are few.
 
 use std::cmp::Reverse;
 
@@ -6,29 +6,29 @@ use joiner_core::pack;
 use joiner_core::problem::{PreferencePolicy, Problem, Weighted};
 use proptest::prelude::*;
 
-use crate::clusters::{APPS, Dice, cases, cluster, options, passes, term};
+use crate::clusters::{APPS, SeededGenerator, cases, cluster, options, passes, term};
 
 /// A cluster in which half of the pods would rather be near others or apart from them, and machines may be few.
-fn wishful(seed: u64, with_nodes: bool) -> Problem {
+fn with_preferences(seed: u64, with_nodes: bool) -> Problem {
     let mut problem = cluster(seed, with_nodes);
-    let dice = &mut Dice(seed ^ 0x3A7E);
+    let generator = &mut SeededGenerator(seed ^ 0x3A7E);
     for pod in &mut problem.pods {
         let spec = std::sync::Arc::make_mut(&mut pod.spec);
-        if dice.one_in(2) {
-            let app = dice.pick(&APPS);
-            let term = term(dice, app);
+        if generator.one_in(2) {
+            let app = generator.pick(&APPS);
+            let term = term(generator, app);
             spec.preferred_pod_affinity
                 .push(Weighted { weight: 10, term });
         }
-        if dice.one_in(2) {
-            let app = dice.pick(&APPS);
-            let term = term(dice, app);
+        if generator.one_in(2) {
+            let app = generator.pick(&APPS);
+            let term = term(generator, app);
             spec.preferred_pod_anti_affinity
                 .push(Weighted { weight: 10, term });
         }
     }
-    if dice.one_in(3) {
-        problem.settings.max_new_nodes = u32::try_from(dice.amount(1, 4)).ok();
+    if generator.one_in(3) {
+        problem.settings.max_new_nodes = u32::try_from(generator.amount(1, 4)).ok();
     }
     problem
 }
@@ -38,14 +38,14 @@ proptest! {
 
     #[test]
     fn plans_for_pods_with_wishes_pass_the_checker(seed in any::<u64>(), with_nodes in any::<bool>()) {
-        passes(&wishful(seed, with_nodes), seed, pack::solve)?;
+        passes(&with_preferences(seed, with_nodes), seed, pack::solve)?;
     }
 
     #[test]
-    fn nobody_waits_for_the_sake_of_a_wish(seed in any::<u64>(), with_nodes in any::<bool>()) {
-        let problem = wishful(seed, with_nodes);
-        let mut unheard = problem.clone();
-        unheard.settings.preferences = PreferencePolicy::Ignore;
+    fn no_pod_waits_for_the_sake_of_a_preference(seed in any::<u64>(), with_nodes in any::<bool>()) {
+        let problem = with_preferences(seed, with_nodes);
+        let mut ignoring = problem.clone();
+        ignoring.settings.preferences = PreferencePolicy::Ignore;
         for steps in [0, 10] {
             // The most important first: of two lists the greater is the worse.
             let waiting = |asked: &Problem| -> Vec<i32> {
@@ -55,7 +55,7 @@ proptest! {
                 priorities.sort_unstable_by_key(|priority| Reverse(*priority));
                 priorities
             };
-            prop_assert!(waiting(&problem) <= waiting(&unheard), "seed {seed}, steps {steps}");
+            prop_assert!(waiting(&problem) <= waiting(&ignoring), "seed {seed}, steps {steps}");
         }
     }
 }

@@ -65,13 +65,18 @@ fn pod(context: &Context, name: &str) -> Option<Found> {
     let now = context.now();
     let world = context.view.read();
     let (namespace, own) = name.split_once('/').unwrap_or(("default", name));
-    let mut named = world.pods.iter().filter(|pod| &*pod.key.name == own);
-    let exact = |pod: &&std::sync::Arc<PodRecord>| &*pod.key.namespace == namespace;
-    let found = named.clone().find(exact).or_else(|| {
+    let named: Vec<_> = world
+        .pods
+        .iter()
+        .filter(|pod| &*pod.key.name == own)
+        .collect();
+    let exact = named.iter().find(|pod| &*pod.key.namespace == namespace);
+    let found = match (exact, named.as_slice()) {
+        (Some(found), _) => *found,
         // Without a namespace, the only pod of that name is meant.
-        let only = named.next()?;
-        (!name.contains('/') && named.next().is_none()).then_some(only)
-    })?;
+        (None, [only]) if !name.contains('/') => *only,
+        _ => return None,
+    };
     let age = lasted(now.duration_since(found.created).as_secs().max(0));
     let standing = match &found.node {
         _ if found.terminal => "It has ended.".to_owned(),

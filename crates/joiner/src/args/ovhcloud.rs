@@ -1,6 +1,6 @@
 //! OVHcloud, as typed. Names and defaults are those of the document of karpenter-provider-ovhcloud.
 
-use clap::{ArgAction, Args};
+use clap::{ArgAction, Args, value_parser};
 use joiner_controllers::classes::ovhcloud::OvhDefaults;
 use joiner_providers::ProviderError;
 use joiner_providers::http::{Http, Reach};
@@ -57,6 +57,14 @@ pub(crate) struct OvhArgs {
     #[arg(long, env = "OVH_ENABLE_GPU_FLAVORS", num_args = 0..=1, require_equals = true,
           default_value_t = true, default_missing_value = "true", action = ArgAction::Set)]
     pub(crate) ovh_enable_gpu_flavors: bool,
+    /// Most node pools of a cluster.
+    #[arg(long, value_name = "N", env = "OVH_MAX_NODE_POOLS", default_value_t = 100,
+          value_parser = value_parser!(u32).range(1..))]
+    pub(crate) ovh_max_node_pools: u32,
+    /// Most nodes of a node pool.
+    #[arg(long, value_name = "N", env = "OVH_MAX_POOL_NODES", default_value_t = 100,
+          value_parser = value_parser!(u32).range(1..))]
+    pub(crate) ovh_max_pool_nodes: u32,
 }
 
 /// What is not empty: charts set variables to nothing.
@@ -120,12 +128,22 @@ impl OvhArgs {
         };
         let defaults = OvhDefaults::new(&self.ovh_endpoint, http)
             .map_err(|error| Failure::Usage(error.to_string()))?;
+        let credentials = self.credentials()?;
+        let service_name = given(self.ovh_service_name.as_ref());
+        if credentials.is_some() && service_name.is_none() {
+            return Err(Failure::Usage(
+                "OVH_SERVICE_NAME is required beside OVHcloud credentials: set it to the id of the Public Cloud project"
+                    .to_owned(),
+            ));
+        }
         Ok(OvhDefaults {
-            service_name: given(self.ovh_service_name.as_ref()),
+            service_name,
             kube_id: given(self.ovh_kube_id.as_ref()),
             region: given(self.ovh_region.as_ref()),
-            credentials: self.credentials()?,
+            credentials,
             gpus: self.ovh_enable_gpu_flavors,
+            max_pools: usize::try_from(self.ovh_max_node_pools).unwrap_or(usize::MAX),
+            max_pool_nodes: self.ovh_max_pool_nodes,
             ..defaults
         })
     }

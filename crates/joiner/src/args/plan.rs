@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{ArgGroup, Args, ValueEnum};
 use jiff::SignedDuration;
 
 use super::SettingsArgs;
@@ -23,10 +23,10 @@ pub(crate) struct SolverArgs {
     /// Attempts at improvement after the first valid plan; 0 stops there. The same steps give the same plan anywhere.
     #[arg(long, value_name = "N")]
     pub(crate) steps: Option<u64>,
-    /// Workers. The plan does not depend on it.
+    /// Threads. The plan does not depend on it.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) threads: usize,
-    /// Of the only randomness there is.
+    /// Random seed.
     #[arg(long, value_name = "S", default_value_t = 0)]
     pub(crate) seed: u64,
     /// Judge the plan by every rule (always done in debug builds).
@@ -37,17 +37,20 @@ pub(crate) struct SolverArgs {
 /// Plan the cheapest machines for pods that wait, offline.
 #[derive(Args)]
 #[command(
-    after_help = "Exit status: 0 everything has a place; 1 files cannot be read or written; 2 wrong usage; \
+    group = ArgGroup::new("input").required(true).args(["problem", "manifests"]),
+    after_help = "Examples:\n  joiner plan --problem problem.json\n  joiner plan -f pool.yaml -f workloads/ --catalog types.json\n\n\
+                  Exit status: 0 everything has a place; 1 files cannot be read or written; 2 wrong usage; \
                         3 the input is malformed; 4 some pods have no place; 5 the plan broke a rule."
 )]
 pub(crate) struct PlanArgs {
     /// Problem file: Joiner's own JSON, or the form that solvers are compared on.
-    #[arg(long, value_name = "FILE", required_unless_present = "manifests")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) problem: Option<PathBuf>,
-    /// Directory of Kubernetes YAML: workloads, node pools, nodes.
-    #[arg(short = 'f', long, value_name = "DIR", conflicts_with = "problem")]
-    pub(crate) manifests: Option<PathBuf>,
-    /// Catalogue for node classes that name none: Joiner's own JSON or Karpenter's kwok instance types.
+    /// Kubernetes YAML, a file or a directory: workloads, NodePools, nodes. Can be given several times.
+    #[arg(short = 'f', long, value_name = "PATH")]
+    pub(crate) manifests: Vec<PathBuf>,
+    /// Catalogue for node classes that name none: Joiner's own JSON or Karpenter's kwok instance types. A SimNodeClass
+    /// needs none.
     #[arg(
         long,
         value_name = "FILE",
@@ -61,7 +64,7 @@ pub(crate) struct PlanArgs {
     /// What to print.
     #[arg(short, long, value_enum, default_value_t)]
     pub(crate) output: Format,
-    /// Go on improving for so long instead of counting steps, such as 500ms.
+    /// Improve for at most so long instead of counting steps, such as 500ms; ends earlier when nothing can be gained.
     #[arg(long, value_name = "TIME", conflicts_with = "steps")]
     pub(crate) time_limit: Option<SignedDuration>,
     /// Solve so often and report the median time.

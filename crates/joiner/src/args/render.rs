@@ -42,7 +42,7 @@ pub(crate) struct RenderLeftoverArgs {
     /// Version of the `EC2NodeClass`.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) class_version: ClassVersionArg,
-    /// Say of every instance type why it is chosen or not, as comments.
+    /// Say of every instance type why it is chosen or not, and how the regions of `spec.regions` compare, as comments.
     #[arg(long)]
     pub(crate) explain: bool,
     /// Ask a simulated EC2 instead of AWS.

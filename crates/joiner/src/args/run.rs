@@ -69,7 +69,7 @@ pub(crate) struct RunArgs {
 /// Which cluster, and as whom.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ClusterArgs {
-    /// Kubeconfig; without it $KUBECONFIG, the account of the pod, or ~/.kube/config.
+    /// Kubeconfig; without it $KUBECONFIG, else ~/.kube/config, else the account of the pod.
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
     /// Context of the kubeconfig; without it the current one.

@@ -8,10 +8,10 @@ use joiner_core::problem::{MinValuesPolicy, PreferencePolicy, Settings};
 /// How to decide. What is not given stays as it is.
 #[derive(Args, Clone, Debug, Default, PartialEq)]
 pub(crate) struct SettingsArgs {
-    /// Whether wishes of pods (preferred terms) are heard: Respect (as long as they can be met) or Ignore.
+    /// Whether preferred terms of pods count: Respect (as long as they can be met) or Ignore.
     #[arg(long, env = "PREFERENCE_POLICY", value_name = "POLICY")]
     pub(crate) preference_policy: Option<PreferencePolicy>,
-    /// What wishes may cost, in percent of the cheapest plan without them; without it whatever they cost.
+    /// What preferred terms may cost, in percent of the cheapest plan without them; without it whatever they cost.
     #[arg(long, env = "PREFERENCE_CAP", value_name = "PERCENT")]
     pub(crate) preference_cap: Option<u32>,
     /// What happens when minValues of a pool cannot be met: `Strict` (it cannot buy) or `BestEffort`.

@@ -55,6 +55,7 @@ impl MockOvh {
                     consumer_key: options.consumer_key.into(),
                 })
             }),
+            simulated: true,
             http: Http::new(self.cloud.router()),
             ..defaults
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use axum::Router;
 use jiff::Timestamp;
 use joiner_api::joiner::{BidPercentile, RackspaceNodeClassSpec};
 use joiner_controllers::dialect::{ClassFactory, ClassKind, ClassSite, Secrets};
@@ -51,6 +52,7 @@ pub(crate) struct Defaults {
     price_ttl: Duration,
     namespace: String,
     http: Http,
+    clock: Clock,
 }
 
 impl Defaults {
@@ -82,6 +84,30 @@ impl Defaults {
             price_ttl: args.pricing_refresh_interval.mul_f32(0.9),
             namespace: namespace.to_owned(),
             http,
+            clock: Arc::new(Timestamp::now),
+        })
+    }
+
+    /// Of a simulated cloud alone, in whatever time it lives.
+    pub(crate) fn simulated(
+        cloud: Router,
+        token: SecretString,
+        cloudspace: &str,
+        clock: Clock,
+    ) -> Result<Self, Failure> {
+        let usual = RackspaceOptions::new("", cloudspace, token.clone())
+            .map_err(|error| Failure::Demo(error.to_string()))?;
+        Ok(Defaults {
+            token: Some(token),
+            cloudspace: Some(usual.cloudspace),
+            organization: None,
+            api: usual.api,
+            oauth: usual.oauth,
+            feed: usual.feed,
+            price_ttl: usual.price_ttl,
+            namespace: String::new(),
+            http: Http::new(cloud),
+            clock,
         })
     }
 
@@ -261,7 +287,7 @@ impl ClassFactory for RackspaceClasses {
             ..RackspaceOptions::new(&*site.owner.cluster, cloudspace, SecretString::default())
                 .map_err(|error| ProviderError::Invalid(error.to_string()))?
         };
-        let clock: Clock = Arc::new(Timestamp::now);
+        let clock = Clock::clone(&defaults.clock);
         let provider: Arc<dyn Provider> =
             Arc::new(Rackspace::new(defaults.http.clone(), options, clock)?);
         Ok(if self.kind == CLOUDSPACE {
@@ -346,6 +372,7 @@ mod tests {
                 price_ttl: Duration::from_secs(30),
                 namespace: "here".to_owned(),
                 http: Http::production(&Reach::default()).unwrap(),
+                clock: Arc::new(Timestamp::now),
             },
             secrets: Arc::new(Drawer),
         }

@@ -16,9 +16,8 @@ use joiner_core::name::Name;
 use joiner_core::problem::Catalog;
 use joiner_embedded::clock::Clock;
 use joiner_providers::{Provider, ProviderError};
-use joiner_sim::clouds::sim::{
-    CloudEvent, Market, Rack, SimCloud, SimCloudOptions, built_in, read_kwok,
-};
+use joiner_sim::clouds::sim::{Market, Rack, SimCloud, SimCloudOptions, built_in, read_kwok};
+use joiner_sim::clouds::watched::{CloudEvent, Watched as _};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
 
@@ -142,7 +141,7 @@ impl ClassFactory for SimClasses {
             Arc::clone(&site.ledger),
         );
         if let Some(observer) = self.observer.clone() {
-            cloud.observe(move |event| observer(event));
+            cloud.observe(Box::new(move |event| observer(event)));
         }
         let running = cloud.clone();
         self.tasks

@@ -1,24 +1,31 @@
-//! What is spent, and what would have been: kept event by event.
+//! What is spent, and what would have been: kept event by event. A running machine is billed at today's price, as spot
+//! markets do it, whatever it cost when it was bought.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
 use joiner_core::money::Money;
+use joiner_core::name::Name;
+use joiner_core::problem::{CapacityType, Catalog};
 use joiner_embedded::clock::Clock;
-use joiner_providers::MachineId;
-use joiner_sim::clouds::sim::CloudEvent;
+use joiner_providers::{Machine, MachineId};
+use joiner_sim::clouds::watched::CloudEvent;
 use serde::Serialize;
 
 /// Billionths of a dollar, times seconds: exact however long it goes on.
 type NanoSeconds = i128;
 
+/// What a machine is sold as: type, zone, capacity type.
+type Offer = (Name, Name, CapacityType);
+
 #[derive(Debug, Default)]
 struct Inner {
     since: Option<Timestamp>,
-    machines: BTreeMap<MachineId, Money>,
-    rate: Money,
-    highest_rate: Money,
+    machines: BTreeMap<MachineId, Offer>,
+    prices: BTreeMap<Offer, Money>,
+    /// The dearest set of machines that ever ran at once.
+    dearest: Vec<Offer>,
     bound: Money,
     bound_at: Option<Timestamp>,
     spent: NanoSeconds,
@@ -26,7 +33,24 @@ struct Inner {
     least: NanoSeconds,
     nodes_bought: u32,
     most_nodes: usize,
-    taken_back: u32,
+    /// Machines that the cloud has announced it will take back.
+    announced: BTreeSet<MachineId>,
+}
+
+impl Inner {
+    /// What these cost an hour at today's prices.
+    fn rate<'a>(&self, offers: impl IntoIterator<Item = &'a Offer>) -> Money {
+        let prices = offers.into_iter().filter_map(|one| self.prices.get(one));
+        prices.copied().sum()
+    }
+
+    /// Remembers what runs now if it is dearer than anything before.
+    fn compare(&mut self) {
+        self.most_nodes = self.most_nodes.max(self.machines.len());
+        if self.rate(self.machines.values()) > self.rate(&self.dearest) {
+            self.dearest = self.machines.values().cloned().collect();
+        }
+    }
 }
 
 /// The books. Cheap to clone; clones are the same books.
@@ -44,13 +68,11 @@ pub(crate) struct Sum {
     pub(crate) nodes_bought: u32,
     /// The most at once.
     pub(crate) most_nodes: usize,
-    /// Machines that the cloud took back.
-    pub(crate) taken_back: u32,
     /// Dollars that were spent.
     pub(crate) dollars_spent: f64,
-    /// Dollars that the same pods cost at the very least.
+    /// Dollars that the same pods cost at the very least: packed anew at every moment, at the lowest prices ever seen.
     pub(crate) dollars_lower_bound: f64,
-    /// Dollars that it had cost if nothing had ever been taken away.
+    /// Dollars that the dearest set of machines that ran at once had cost, kept for ever.
     pub(crate) dollars_never_scaling_down: f64,
 }
 
@@ -68,19 +90,45 @@ impl Books {
         let mut books = self.upto(self.clock.now());
         match event {
             CloudEvent::Launched(machine) => {
-                let price = machine.price.unwrap_or_default();
-                books.machines.insert(machine.id.clone(), price);
+                let offer = offer(machine);
+                books
+                    .prices
+                    .insert(offer.clone(), machine.price.unwrap_or_default());
+                books.machines.insert(machine.id.clone(), offer);
                 books.nodes_bought += 1;
             }
-            CloudEvent::Gone { id, taken } => {
+            CloudEvent::Gone { id, .. } => {
                 books.machines.remove(id);
-                books.taken_back += u32::from(*taken);
             }
-            CloudEvent::Booted(_) | CloudEvent::Announced(_) | CloudEvent::Terminating(_) => return,
+            CloudEvent::Announced(id) => {
+                books.announced.insert(id.clone());
+            }
+            CloudEvent::Booted(_) | CloudEvent::Taken(_) | CloudEvent::Terminating(_) => return,
         }
-        books.rate = books.machines.values().copied().sum();
-        books.highest_rate = books.highest_rate.max(books.rate);
-        books.most_nodes = books.most_nodes.max(books.machines.len());
+        books.compare();
+    }
+
+    /// From now on offerings cost what the catalogue says.
+    pub(crate) fn priced(&self, catalog: &Catalog) {
+        let mut books = self.upto(self.clock.now());
+        for kind in &catalog.types {
+            for one in &kind.offerings {
+                let offer = (kind.name.clone(), one.zone.clone(), one.capacity_type);
+                books.prices.insert(offer, one.price);
+            }
+        }
+        books.compare();
+    }
+
+    /// What all machines cost an hour at today's prices.
+    pub(crate) fn rate(&self) -> Money {
+        let books = self.lock();
+        books.rate(books.machines.values())
+    }
+
+    /// Whether the cloud has announced that it takes a machine back.
+    pub(crate) fn announced(&self, id: &str) -> bool {
+        self.lock().announced.contains(&MachineId(id.into()))
     }
 
     /// Whether the bound was worked out longer ago than this.
@@ -102,7 +150,6 @@ impl Books {
         Sum {
             nodes_bought: books.nodes_bought,
             most_nodes: books.most_nodes,
-            taken_back: books.taken_back,
             dollars_spent: dollars(books.spent),
             dollars_lower_bound: dollars(books.least.min(books.spent)),
             dollars_never_scaling_down: dollars(books.kept),
@@ -117,8 +164,8 @@ impl Books {
         let seconds = now.duration_since(since).as_secs().max(0);
         let over = |rate: Money| i128::from(rate.nanos()) * i128::from(seconds);
         let (spent, kept, least) = (
-            over(books.rate),
-            over(books.highest_rate),
+            over(books.rate(books.machines.values())),
+            over(books.rate(&books.dearest)),
             over(books.bound),
         );
         books.spent += spent;
@@ -133,6 +180,14 @@ impl Books {
     }
 }
 
+fn offer(machine: &Machine) -> Offer {
+    (
+        machine.instance_type.clone(),
+        machine.zone.clone(),
+        machine.capacity_type,
+    )
+}
+
 /// Rates are an hour's.
 fn dollars(sum: NanoSeconds) -> f64 {
     let nanos = i64::try_from(sum / 3600).unwrap_or(i64::MAX);
@@ -143,7 +198,8 @@ fn dollars(sum: NanoSeconds) -> f64 {
 mod tests {
     use std::time::Duration;
 
-    use joiner_providers::{Machine, MachineState};
+    use joiner_core::problem::{InstanceType, Offering};
+    use joiner_providers::MachineState;
 
     use super::*;
 
@@ -153,7 +209,7 @@ mod tests {
             uid: None,
             state: MachineState::Running,
             links: Vec::new(),
-            instance_type: "m".into(),
+            instance_type: id.into(),
             zone: "a".into(),
             region: "".into(),
             capacity_type: joiner_core::problem::CapacityType::Spot,
@@ -184,5 +240,38 @@ mod tests {
         assert!(close(sum.dollars_never_scaling_down, 9.0), "{sum:?}");
         assert!(close(sum.dollars_lower_bound, 1.5), "{sum:?}");
         assert_eq!((sum.nodes_bought, sum.most_nodes), (2, 2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_running_machine_is_billed_at_the_price_of_the_day() {
+        let clock = Clock::virtual_time();
+        let books = Books::new(clock.clone());
+        books.happened(&CloudEvent::Launched(Box::new(machine("one", 1.0))));
+        tokio::time::sleep(Duration::from_hours(1)).await;
+        let dearer = Offering {
+            zone: "a".into(),
+            region: "".into(),
+            capacity_type: CapacityType::Spot,
+            price: Money::from_dollars(3.0),
+            available: true,
+            left: None,
+            reservation: None,
+            stock: None,
+        };
+        books.priced(&Catalog {
+            types: vec![InstanceType {
+                name: "one".into(),
+                capacity: joiner_core::resources::Resources::new(),
+                labels: joiner_core::name::Labels::new(),
+                overhead: joiner_core::resources::Resources::new(),
+                offerings: vec![dearer],
+                quotas: Vec::new(),
+            }],
+            ..Catalog::default()
+        });
+        assert_eq!(books.rate(), Money::from_dollars(3.0));
+        tokio::time::sleep(Duration::from_hours(1)).await;
+        let sum = books.sum();
+        assert!((sum.dollars_spent - 4.0).abs() < 1e-6, "{sum:?}");
     }
 }

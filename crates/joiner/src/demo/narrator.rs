@@ -1,22 +1,30 @@
-//! Tells on the terminal what happens: plans and their reasons, machines bought, ready, drained and gone, and how many
-//! pods run at what price. Counts what the summary needs.
+//! Tells on the terminal what happens: machines bought, ready, replaced, removed and gone, with prices and reasons, pods
+//! that wait, and how many pods run at what cost. Counts what the summary needs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use joiner_core::labels;
 use joiner_core::money::Money;
 use joiner_embedded::api::{Change, ChangeKind, Local, Watch};
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
+use super::books::Books;
+use super::news::{News, Verb};
 use super::summary::Counts;
+use crate::plan::report::counted;
 
 /// The annotation in which a machine's price stands, in dollars per hour.
 const PRICE: &str = "joiner.dev/price";
+/// How long to wait for more of the same before a line is told.
+const GATHER: Duration = Duration::from_secs(2);
+/// Why a machine went that nothing else explains.
+const BY_USER: &str = "Deleted by a user";
+const INTERRUPTED: &str = "Interrupted";
+const NOT_STARTED: &str = "Not started";
 
 /// Where the story goes.
 pub(crate) trait Audience: Send {
@@ -29,16 +37,20 @@ pub(crate) struct Narrator {
     api: Local,
     thoughts: mpsc::UnboundedReceiver<String>,
     claims: Watch,
+    events: Watch,
     pods: Watch,
+    books: Option<Books>,
     sum_every: Duration,
+    news: News,
     known: BTreeMap<String, Told>,
+    interrupted: BTreeSet<String>,
     evicted: BTreeSet<String>,
     counts: Counts,
     summed: String,
 }
 
 impl Narrator {
-    /// Tells about a cluster, and sums it up every so often if something has changed.
+    /// Tells about a cluster, and says every so often how many pods run where, if that has changed.
     pub(crate) fn new(
         api: Local,
         thoughts: mpsc::UnboundedReceiver<String>,
@@ -46,15 +58,25 @@ impl Narrator {
     ) -> Self {
         Narrator {
             claims: api.watch("nodeclaims.karpenter.sh"),
+            events: api.watch("events"),
             pods: api.watch("pods"),
             api,
             thoughts,
+            books: None,
             sum_every,
+            news: News::default(),
             known: BTreeMap::new(),
+            interrupted: BTreeSet::new(),
             evicted: BTreeSet::new(),
             counts: Counts::default(),
             summed: String::new(),
         }
+    }
+
+    /// Takes costs from books, which know today's prices.
+    pub(crate) fn with(mut self, books: Books) -> Self {
+        self.books = Some(books);
+        self
     }
 
     /// What was counted so far.
@@ -62,30 +84,43 @@ impl Narrator {
         &self.counts
     }
 
-    /// Tells the story until `end` has come.
+    /// Tells the story until `end` has come, and then what the cluster costs.
     pub(crate) async fn tell(
         &mut self,
         audience: &mut dyn Audience,
         end: impl Future<Output = ()>,
     ) -> io::Result<()> {
         let mut next_sum = Instant::now() + self.sum_every;
+        let mut gathered: Option<Instant> = None;
         tokio::pin!(end);
         loop {
+            let due = gathered.unwrap_or(next_sum).min(next_sum);
             tokio::select! {
                 biased;
-                Some(thought) = self.thoughts.recv() => self.say(audience, &thought)?,
-                change = self.claims.next() => {
-                    if let Some(line) = self.claim(&change) {
-                        self.say(audience, &line)?;
+                Some(thought) = self.thoughts.recv() => {
+                    let (verb, said) = Verb::of(&thought);
+                    self.note(verb, "", &said);
+                }
+                change = self.events.next() => self.event(&change),
+                change = self.claims.next() => self.claim(&change),
+                change = self.pods.next() => self.pod(&change),
+                () = sleep_until(due) => {
+                    self.flush(audience)?;
+                    if due == next_sum {
+                        next_sum = Instant::now() + self.sum_every;
+                        self.sum_up(audience)?;
                     }
                 }
-                change = self.pods.next() => self.pod(&change),
-                () = sleep_until(next_sum) => {
-                    next_sum = Instant::now() + self.sum_every;
-                    self.sum_up(audience)?;
+                () = &mut end => {
+                    self.flush(audience)?;
+                    return self.cost(audience);
                 }
-                () = &mut end => return self.sum_up(audience),
             }
+            gathered = if self.news.is_empty() {
+                None
+            } else {
+                gathered.or_else(|| Some(Instant::now() + GATHER))
+            };
         }
     }
 
@@ -95,14 +130,60 @@ impl Narrator {
         audience.hear(&format!("{} {line}", now.strftime("%H:%M:%S")))
     }
 
-    fn claim(&mut self, change: &Change) -> Option<String> {
-        let name = text(&change.object, "/metadata/name").to_owned();
-        let told = self.known.entry(name.clone()).or_default();
-        let line = told.news(&name, change.kind, &change.object, &mut self.counts);
+    fn note(&mut self, verb: Verb, name: &str, said: &str) {
+        let now = self.api.clock().now();
+        self.news.add(now, verb, name, said);
+    }
+
+    fn flush(&mut self, audience: &mut dyn Audience) -> io::Result<()> {
+        for line in self.news.take() {
+            audience.hear(&line)?;
+        }
+        Ok(())
+    }
+
+    /// What Joiner says on its objects.
+    fn event(&mut self, change: &Change) {
+        let event = &change.object;
+        if change.kind != ChangeKind::Added || event["involvedObject"]["kind"] != "NodeClaim" {
+            return;
+        }
+        let name = text(event, "/involvedObject/name").to_owned();
+        let said = text(event, "/message").to_owned();
+        match text(event, "/reason") {
+            "DisruptionLaunching" => self.note(Verb::Replace, &name, &said),
+            INTERRUPTED => {
+                self.interrupted.insert(name.clone());
+                self.note(Verb::Notice, &name, &said);
+            }
+            _ => {}
+        }
+    }
+
+    fn claim(&mut self, change: &Change) {
+        let claim = &change.object;
+        let name = text(claim, "/metadata/name").to_owned();
         if change.kind == ChangeKind::Deleted {
             self.known.remove(&name);
+            self.interrupted.remove(&name);
+            self.note(Verb::Gone, &name, "");
+            return;
         }
-        line
+        let told = self.known.entry(name.clone()).or_default();
+        if condition(claim, "Ready") && !std::mem::replace(&mut told.ready, true) {
+            self.note(Verb::Ready, &name, "");
+            return;
+        }
+        let leaving = claim.pointer("/metadata/deletionTimestamp").is_some();
+        if leaving && !std::mem::replace(&mut told.leaving, true) {
+            let id = text(claim, "/status/providerID");
+            let books = self.books.as_ref();
+            let interrupted =
+                self.interrupted.contains(&name) || books.is_some_and(|books| books.announced(id));
+            let (why, said) = why(claim, interrupted);
+            *self.counts.nodes_removed.entry(why).or_default() += 1;
+            self.note(Verb::Remove, &name, &said);
+        }
     }
 
     /// A pod that was evicted is a pod that moves.
@@ -121,7 +202,8 @@ impl Narrator {
         }
     }
 
-    fn sum_up(&mut self, audience: &mut dyn Audience) -> io::Result<()> {
+    /// How many pods run on how many nodes.
+    fn standing(&mut self) -> String {
         let pods = self.api.list("pods");
         let live = |pod: &&Arc<Value>| {
             !matches!(
@@ -135,87 +217,79 @@ impl Narrator {
             .filter(|pod| pod["status"]["phase"] == "Running")
             .count();
         self.counts.most_pods = self.counts.most_pods.max(running);
-        let claims = self.api.list("nodeclaims.karpenter.sh");
-        let cost: Money = claims.iter().filter_map(|claim| price(claim)).sum();
-        let sum = format!(
-            "{running} of {all} pods run on {} nodes, {cost} an hour",
-            self.api.count("nodes")
-        );
-        if sum != self.summed {
-            self.say(audience, &sum)?;
-            self.summed = sum;
+        let nodes = counted(self.api.count("nodes"), "node");
+        format!("{running} of {} run on {nodes}", counted(all, "pod"))
+    }
+
+    fn sum_up(&mut self, audience: &mut dyn Audience) -> io::Result<()> {
+        let standing = self.standing();
+        if standing != self.summed {
+            self.say(audience, &format!("{} {standing}", Verb::Pods))?;
+            self.summed = standing;
         }
         Ok(())
+    }
+
+    /// What the cluster costs now, and what was spent.
+    fn cost(&mut self, audience: &mut dyn Audience) -> io::Result<()> {
+        let standing = self.standing();
+        let line = match &self.books {
+            Some(books) => {
+                let spent = Money::from_dollars(books.sum().dollars_spent);
+                let rate = books.rate();
+                format!(
+                    "{} {rate} an hour at today's prices, {spent} so far; {standing}",
+                    Verb::Cost
+                )
+            }
+            None => {
+                let claims = self.api.list("nodeclaims.karpenter.sh");
+                let rate: Money = claims.iter().filter_map(|claim| price(claim)).sum();
+                format!("{} {rate} an hour; {standing}", Verb::Cost)
+            }
+        };
+        self.say(audience, &line)
     }
 }
 
 /// What was already said of a machine.
 #[derive(Default)]
 struct Told {
-    bought: bool,
     ready: bool,
     leaving: bool,
 }
 
-impl Told {
-    fn news(
-        &mut self,
-        name: &str,
-        kind: ChangeKind,
-        claim: &Value,
-        counts: &mut Counts,
-    ) -> Option<String> {
-        if kind == ChangeKind::Deleted {
-            return Some(format!("  - {name} is gone"));
-        }
-        let launched = condition(claim, "Launched");
-        if launched && !std::mem::replace(&mut self.bought, true) {
-            return Some(format!("  + {name} bought: {}", described(claim)));
-        }
-        let ready = condition(claim, "Ready");
-        if ready && !std::mem::replace(&mut self.ready, true) {
-            return Some(format!("    {name} is ready"));
-        }
-        let leaving = claim.pointer("/metadata/deletionTimestamp").is_some();
-        if leaving && !std::mem::replace(&mut self.leaving, true) {
-            let why = why(claim);
-            *counts.nodes_removed.entry(why.clone()).or_default() += 1;
-            return Some(format!("    {name} is drained: {why}"));
-        }
-        None
-    }
-}
-
-fn described(claim: &Value) -> String {
-    let label = |key: &str| {
-        claim["metadata"]["labels"][key]
-            .as_str()
-            .unwrap_or("?")
-            .to_owned()
-    };
-    let price = price(claim).map_or_else(String::new, |price| format!(", {price} an hour"));
-    format!(
-        "{} as {} in {}{price}",
-        label(labels::INSTANCE_TYPE),
-        label(labels::CAPACITY_TYPE),
-        label(labels::ZONE)
-    )
-}
-
-/// Why a machine goes, in a word: the disruption that stands on it, or else that the cloud or somebody asked for it.
-/// Why a machine goes. Where something takes its place the reason stands in the intent, else in a condition; what has
-/// neither was asked back by its cloud.
-fn why(claim: &Value) -> String {
+/// Why a machine goes, in a word and as a sentence. Where something takes its place the word stands in the intent, else
+/// both stand in a condition; of what has neither its cloud gave notice, or a user deleted it.
+fn why(claim: &Value, interrupted: bool) -> (String, String) {
     let intent = claim["metadata"]["annotations"]["joiner.dev/disruption"].as_str();
     let intent: Option<Value> = intent.and_then(|text| serde_json::from_str(text).ok());
-    let cause = intent.as_ref().and_then(|intent| intent["cause"].as_str());
+    if let Some(cause) = intent.as_ref().and_then(|intent| intent["cause"].as_str()) {
+        return (
+            cause.to_owned(),
+            format!("{cause}: its replacement is ready"),
+        );
+    }
     let conditions = claim["status"]["conditions"].as_array();
     let told = conditions
         .into_iter()
         .flatten()
-        .find(|one| one["type"] == "DisruptionReason" && one["status"] == "True")
-        .and_then(|one| one["reason"].as_str());
-    cause.or(told).unwrap_or("Interrupted").to_owned()
+        .find(|one| one["type"] == "DisruptionReason" && one["status"] == "True");
+    match told {
+        Some(told) => (
+            told["reason"].as_str().unwrap_or_default().to_owned(),
+            told["message"].as_str().unwrap_or_default().to_owned(),
+        ),
+        None if interrupted => (
+            INTERRUPTED.to_owned(),
+            format!("{INTERRUPTED}: the cloud takes it back"),
+        ),
+        None if !condition(claim, "Initialized") => (
+            NOT_STARTED.to_owned(),
+            format!("{NOT_STARTED}: the cloud did not provide it in time"),
+        ),
+        None => (BY_USER.to_owned(), BY_USER.to_owned()),
+    }
 }
 
 fn price(claim: &Value) -> Option<Money> {

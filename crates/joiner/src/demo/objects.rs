@@ -26,7 +26,7 @@ fn cloud(seed: u64) -> Value {
             "spotPrices": {"swing": "25%", "every": "2m"},
             "bootTime": {"min": "3s", "max": "8s"},
             "stockOuts": {"chance": "5%"},
-            "interruptions": {"chance": "10%", "every": "15m", "notice": "1m"},
+            "interruptions": {"chance": "3%", "every": "15m", "notice": "1m"},
         },
     })
 }
@@ -78,7 +78,7 @@ fn budget() -> Value {
     json!({
         "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
         "metadata": {"name": "web"},
-        "spec": {"minAvailable": 4, "selector": {"matchLabels": {"app": "web"}}},
+        "spec": {"maxUnavailable": "25%", "selector": {"matchLabels": {"app": "web"}}},
     })
 }
 

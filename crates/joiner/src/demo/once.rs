@@ -1,4 +1,4 @@
-//! The story in virtual time: a whole day within seconds, the same for the same seed.
+//! The story in virtual time: thirteen hours within seconds, the same for the same seed.
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -6,8 +6,12 @@ use std::time::Duration;
 
 use joiner_controllers::edge::tasks::Tasks;
 use joiner_controllers::{Settings, Thinking};
+<<<<<<< HEAD
 use joiner_sim::audit::{AuditOptions, Auditor, Invariant, Violation};
 use prometheus_client::registry::Registry;
+=======
+use joiner_sim::audit::{self, AuditOptions, Auditor, Class, Invariant, Violation};
+>>>>>>> main
 
 use super::narrator::{Audience, Narrator};
 use super::stage::Stage;
@@ -16,18 +20,23 @@ use super::summary::Summary;
 use crate::api::Watched;
 use crate::api::history::{self, Every};
 use crate::args::{DemoArgs, ReportFormat};
+<<<<<<< HEAD
 use crate::board::Board;
+=======
+use crate::classes::sim::SIM;
+>>>>>>> main
 use crate::failure::Failure;
 use crate::page;
 use crate::simulate::panics;
+use crate::wiring::EMBEDDED;
 
-/// The terminal, or nobody.
+/// The terminal, or nothing.
 struct Terminal(ReportFormat);
 
 impl Audience for Terminal {
     fn hear(&mut self, line: &str) -> io::Result<()> {
         match self.0 {
-            ReportFormat::Text => writeln!(io::stdout().lock(), "{line}"),
+            ReportFormat::Text => super::Terminal.hear(line),
             ReportFormat::Json => Ok(()),
         }
     }
@@ -99,15 +108,21 @@ async fn play(
         catalog_period: Duration::from_mins(2),
         ..Settings::default()
     };
-    let catalogs = [("default".to_owned(), joiner_sim::clouds::sim::built_in())];
-    let auditor = Auditor::new(AuditOptions::new("joiner.dev", catalogs.into()));
+    let class = Class {
+        group: SIM.group.to_owned(),
+        name: "default".to_owned(),
+    };
+    let classes = [(class, joiner_sim::clouds::sim::built_in())];
+    let options = AuditOptions::new(EMBEDDED, vec![&audit::KARPENTER], classes.into());
+    let auditor = Auditor::new(options);
     let mut stage = Stage::set(seed, None, settings, Some(&auditor)).map_err(refused)?;
     let Some(thoughts) = stage.thoughts.take() else {
-        return Err(Failure::Demo("nobody thinks".to_owned()));
+        return Err(Failure::Demo("there is no planner to listen to".to_owned()));
     };
     let measured = report.map(|file| Measured::start(&stage, file));
     let pace = Pace::DAY;
-    let mut narrator = Narrator::new(stage.api(), thoughts, pace.chapter / 3);
+    let mut narrator =
+        Narrator::new(stage.api(), thoughts, pace.chapter / 3).with(stage.books.clone());
     for chapter in &CHAPTERS {
         narrator
             .say(audience, &format!("== {}", chapter.title))
@@ -183,6 +198,8 @@ impl Measured {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::OnceLock;
+
     use super::*;
 
     /// Hears everything.
@@ -203,16 +220,20 @@ mod tests {
         (summary, ear.0)
     }
 
+    /// The story of seed 1, told once for all tests.
+    fn first() -> &'static (Summary, Vec<String>) {
+        static FIRST: OnceLock<(Summary, Vec<String>)> = OnceLock::new();
+        FIRST.get_or_init(|| heard(1))
+    }
+
     #[test]
     fn the_story_has_everything_and_is_the_same_for_the_same_seed() {
-        let (summary, lines) = heard(1);
+        let (summary, lines) = first();
         let says = |what: &str| lines.iter().any(|line| line.contains(what));
         assert!(says("cheapest of"), "a reason for a purchase: {lines:#?}");
-        assert!(says("is drained: Interrupted"), "{lines:#?}");
-        assert!(
-            says("is drained: Underutilized") || says("is drained: Empty"),
-            "{lines:#?}"
-        );
+        for what in ["notice", "replace", "remove", "gone", "Interrupted"] {
+            assert!(says(what), "{what}: {lines:#?}");
+        }
         assert!(summary.counts.most_pods >= 40, "{summary:?}");
         assert!(summary.counts.pods_moved > 0, "{summary:?}");
         let sum = &summary.sum;
@@ -223,7 +244,37 @@ mod tests {
             "{summary:?}"
         );
         let (again, same) = heard(1);
-        assert_eq!((&summary, &lines), (&again, &same));
+        assert_eq!((summary, lines), (&again, &same));
         assert_ne!(summary.hash, heard(2).0.hash);
+    }
+
+    /// What `joiner demo --once --seed 1` prints. After a change that is meant: `joiner demo --once --seed 1 > FILE`.
+    #[test]
+    #[ignore = "open: the file is to be recorded from a run"]
+    fn the_story_of_seed_1_reads_as_it_is_documented() {
+        let (summary, lines) = first();
+        let mut told = Vec::new();
+        for line in lines {
+            super::super::write(&mut told, line).unwrap();
+        }
+        summary.tell(&mut told).unwrap();
+        let told = String::from_utf8(told).unwrap();
+        assert_eq!(told, include_str!("once/seed-1.txt"));
+    }
+
+    #[test]
+    fn spot_that_triples_is_left_for_something_cheaper() {
+        let (_, lines) = first();
+        let chapter = lines
+            .iter()
+            .skip_while(|line| !line.contains("three times as much"));
+        let chapter: Vec<&String> = chapter
+            .skip(1)
+            .take_while(|line| !line.contains(" == "))
+            .collect();
+        let replaced = chapter
+            .iter()
+            .any(|line| line.contains(" replace ") && line.contains(" an hour instead of $"));
+        assert!(replaced, "{chapter:#?}");
     }
 }

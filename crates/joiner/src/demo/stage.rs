@@ -1,6 +1,7 @@
-//! What the demo plays on: an embedded cluster, a simulated cloud, Joiner, and whoever keeps the books.
+//! What the demo plays on: an embedded cluster, a simulated cloud, Joiner, and the books.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use joiner_api::Dialect as Family;
@@ -12,6 +13,7 @@ use joiner_controllers::edge::tasks::Tasks;
 use joiner_controllers::{Engine, Settings};
 use joiner_embedded::api::{Local, Status};
 use joiner_embedded::cluster::{Cluster, ClusterOptions};
+use joiner_providers::Provider as _;
 use joiner_sim::audit::Auditor;
 use joiner_sim::clouds::sim::SimCloud;
 use prometheus_client::registry::Registry;
@@ -21,7 +23,7 @@ use super::books::Books;
 use super::objects;
 use super::thoughts::Thoughtful;
 use crate::classes::sim::SimClasses;
-use crate::wiring::{ClusterClock, Wiring, only};
+use crate::wiring::{ClusterClock, EMBEDDED, Wiring, only};
 
 /// A cluster with everything that the story needs.
 pub(crate) struct Stage {
@@ -74,19 +76,25 @@ impl Stage {
                 }
             });
         let classes = Arc::new(classes);
+        clouds.spawn("billing", bill(classes.clone(), books.clone()));
         let (sender, thoughts) = mpsc::unbounded_channel();
         let wiring = Wiring {
             leftover: None,
-            cluster: "embedded".into(),
+            cluster: EMBEDDED.into(),
             ledgers: Arc::new(MemoryLedgers),
             clients,
             clock: Arc::new(ClusterClock(clock)),
             families: only(Family::Karpenter),
             karpetrack: KarpetrackOptions::new(""),
             classes: vec![classes.clone()],
-            settings: Settings { seed, ..settings },
+            // The story is about prices that move: spot may be replaced by cheaper spot.
+            settings: Settings {
+                seed,
+                spot_to_spot: true,
+                ..settings
+            },
             lease: None,
-            decide: Some(Arc::new(Thoughtful::new(books.clone(), sender))),
+            decide: Some(Arc::new(Thoughtful::new(Some(books.clone()), sender))),
         };
         let engine = wiring.start(&mut Registry::default());
         Ok(Stage {
@@ -119,5 +127,21 @@ impl Stage {
         self.engine.stop().await;
         self.clouds.stop().await;
         self.cluster.stop().await;
+    }
+}
+
+/// How often prices are read for the bill.
+const BILLED: Duration = Duration::from_mins(1);
+
+/// Writes today's prices into the books, for ever.
+async fn bill(classes: Arc<SimClasses>, books: Books) {
+    loop {
+        tokio::time::sleep(BILLED).await;
+        let cloud = classes.clouds().into_iter().next();
+        if let Some(cloud) = cloud
+            && let Ok(catalog) = cloud.catalog().await
+        {
+            books.priced(&catalog);
+        }
     }
 }

@@ -19,12 +19,12 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// For somebody who watches.
+    /// For a person who watches.
     pub(crate) const LIVE: Pace = Pace {
         chapter: Duration::from_secs(45),
         night: Duration::from_secs(90),
     };
-    /// A whole day.
+    /// Thirteen hours: chapters of 45 minutes and a night of eight hours.
     pub(crate) const DAY: Pace = Pace {
         chapter: Duration::from_mins(45),
         night: Duration::from_hours(8),
@@ -41,36 +41,36 @@ pub(crate) struct Chapter {
 /// All chapters, in order. After the last comes the night.
 pub(crate) const CHAPTERS: [Chapter; 7] = [
     Chapter {
-        title: "Morning: the shop opens. A pool, a service with a disruption budget, an agent on every node.",
+        title: "Morning: the shop opens with 6 replicas. A disruption budget guards them, an agent runs on every node.",
         act: |_| Ok(()),
     },
     Chapter {
-        title: "Rush hour: 40 replicas instead of 6.",
+        title: "Rush hour: 40 replicas.",
         act: |stage| scale(&stage.api(), 40),
     },
     Chapter {
-        title: "A batch of reports, 12 at a time.",
+        title: "A batch job: 36 reports, 12 at a time.",
         act: |stage| {
             let report = objects::report("reports", 36, 12);
             stage.api().create("jobs.batch", "shop", report).map(drop)
         },
     },
     Chapter {
-        title: "Prices change: spot triples where the nodes stand.",
+        title: "The market moves: what the cluster runs on now costs three times as much. Joiner leaves for cheaper machines.",
         act: |stage| {
             triple(stage);
             Ok(())
         },
     },
     Chapter {
-        title: "The cloud wants a machine back, at a minute's notice.",
+        title: "The cloud takes a spot machine back, at a minute's notice.",
         act: |stage| {
             interrupt(stage);
             Ok(())
         },
     },
     Chapter {
-        title: "Version 2 is rolled out, a pod at a time.",
+        title: "Version 2 is rolled out, a quarter of the pods at a time.",
         act: |stage| {
             change(&stage.api(), |web| {
                 web["spec"]["template"]["spec"]["containers"][0]["image"] =
@@ -79,7 +79,7 @@ pub(crate) const CHAPTERS: [Chapter; 7] = [
         },
     },
     Chapter {
-        title: "Evening: 3 replicas are enough. A quiet night.",
+        title: "Evening and night: 3 replicas are enough.",
         act: |stage| scale(&stage.api(), 3),
     },
 ];
@@ -119,7 +119,7 @@ fn triple(stage: &Stage) {
     });
 }
 
-/// The dearest spot machine is asked back.
+/// The dearest spot machine is interrupted.
 fn interrupt(stage: &Stage) {
     let Some(cloud) = stage.cloud() else { return };
     let spot = cloud

@@ -18,7 +18,7 @@ pub(crate) struct Counts {
     pub(crate) most_pods: usize,
     /// Pods that were moved from one node to another.
     pub(crate) pods_moved: u32,
-    /// Nodes that were taken away, by why.
+    /// Nodes that were removed, by why.
     pub(crate) nodes_removed: BTreeMap<String, u32>,
 }
 
@@ -49,46 +49,47 @@ impl Summary {
             .iter()
             .map(|(why, count)| format!("{count} {}", why.to_lowercase()))
             .collect();
-        let times = |dollars: f64| {
-            if sum.dollars_spent > 0.0 {
-                dollars / sum.dollars_spent
+        let removed = if removed.is_empty() {
+            "none".to_owned()
+        } else {
+            removed.join(", ")
+        };
+        let share = |part: f64, whole: f64| {
+            if whole > 0.0 {
+                part / whole * 100.0
             } else {
-                1.0
+                0.0
             }
         };
-        writeln!(out, "\nWhat it came to, in {:.1} hours:", self.hours)?;
+        let saved = sum.dollars_never_scaling_down - sum.dollars_spent;
+        writeln!(out, "\nSummary of {:.1} hours", self.hours)?;
         writeln!(
             out,
-            "  pods    {} were started, {} ran at once at most, {} were moved",
+            "  saved   {} ({:.0}%) against never scaling down, which costs {}",
+            Money::from_dollars(saved.max(0.0)),
+            share(saved.max(0.0), sum.dollars_never_scaling_down),
+            Money::from_dollars(sum.dollars_never_scaling_down)
+        )?;
+        writeln!(
+            out,
+            "  spent   {}, every machine billed at the price of the moment",
+            Money::from_dollars(sum.dollars_spent)
+        )?;
+        writeln!(
+            out,
+            "  bound   {}: no autoscaler can do it for less. It assumes machines that start at once, pods that move\n          \
+             for nothing at every moment, and the lowest price that each machine ever had",
+            Money::from_dollars(sum.dollars_lower_bound)
+        )?;
+        writeln!(
+            out,
+            "  pods    {} started, at most {} at once, {} moved",
             counts.pods_started, counts.most_pods, counts.pods_moved
         )?;
         writeln!(
             out,
-            "  nodes   {} were bought, {} at once at most; taken away: {}",
-            sum.nodes_bought,
-            sum.most_nodes,
-            if removed.is_empty() {
-                "none".to_owned()
-            } else {
-                removed.join(", ")
-            }
-        )?;
-        writeln!(out, "  spent   {}", money(sum.dollars_spent))?;
-        writeln!(
-            out,
-            "          {} is the least that these pods could have cost: {:.0}% of it was needed",
-            money(sum.dollars_lower_bound),
-            times(sum.dollars_lower_bound) * 100.0
-        )?;
-        writeln!(
-            out,
-            "          {} is what it costs never to scale down: {:.1} times as much",
-            money(sum.dollars_never_scaling_down),
-            times(sum.dollars_never_scaling_down)
+            "  nodes   {} bought, at most {} at once; removed: {removed}",
+            sum.nodes_bought, sum.most_nodes
         )
     }
-}
-
-fn money(dollars: f64) -> Money {
-    Money::from_dollars(dollars)
 }

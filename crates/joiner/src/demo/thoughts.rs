@@ -1,4 +1,4 @@
-//! What Joiner decides, in words, in the moment it decides; and the least that the same pods could have cost.
+//! What Joiner buys, in words, in the moment it decides; and the least that the same pods could have cost.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -9,11 +9,12 @@ use joiner_controllers::engine::Core;
 use joiner_core::money::Money;
 use joiner_core::name::Name;
 use joiner_core::pack;
-use joiner_core::plan::{Launch, Plan};
+use joiner_core::plan::Plan;
 use joiner_core::problem::{CapacityType, Problem};
 use tokio::sync::mpsc;
 
 use super::books::Books;
+use crate::plan::report::counted;
 
 /// How often the least cost is worked out anew.
 const EVERY: SignedDuration = SignedDuration::from_mins(5);
@@ -24,14 +25,14 @@ type Offer = (Name, Name, Name, CapacityType);
 /// Decides as the core does, and says so.
 pub(crate) struct Thoughtful {
     core: Core,
-    books: Books,
+    books: Option<Books>,
     words: mpsc::UnboundedSender<String>,
     lowest: Mutex<BTreeMap<Offer, Money>>,
 }
 
 impl Thoughtful {
-    /// Says what it decides to `words`, and writes the least cost into the books.
-    pub(crate) fn new(books: Books, words: mpsc::UnboundedSender<String>) -> Self {
+    /// Says what it buys to `words`, and writes the least cost into the books, if there are any.
+    pub(crate) fn new(books: Option<Books>, words: mpsc::UnboundedSender<String>) -> Self {
         Thoughtful {
             core: Core::default(),
             books,
@@ -91,42 +92,49 @@ impl Thoughtful {
 impl Decide for Thoughtful {
     fn provision(&self, problem: &Problem) -> Plan {
         let plan = self.core.provision(problem);
-        for launch in &plan.launches {
-            self.say(bought(launch));
+        for line in bought(&plan) {
+            self.say(line);
         }
         for unplaced in &plan.unplaced {
-            self.say(format!(
-                "  ? {} pods wait: {}",
-                unplaced.pods.len(),
-                unplaced.reason
-            ));
+            let pods = counted(unplaced.pods.len(), "pod");
+            self.say(format!("wait {pods}: {}", unplaced.reason));
         }
         plan
     }
 
     fn disrupt(&self, problem: &Problem) -> Plan {
-        if let Some(now) = problem.now
-            && self.books.bound_is_older(now, EVERY)
+        if let (Some(now), Some(books)) = (problem.now, &self.books)
+            && books.bound_is_older(now, EVERY)
         {
-            self.books.bound(now, self.floor(problem));
+            books.bound(now, self.floor(problem));
         }
-        let plan = self.core.disrupt(problem);
-        for removal in &plan.removals {
-            self.say(format!("  ~ {}: {}", removal.node, removal.reason));
-        }
-        plan
+        self.core.disrupt(problem)
     }
 }
 
-fn bought(launch: &Launch) -> String {
-    let purchase = &launch.purchase;
-    format!(
-        "  > {} pods need a {} as {} in {} for {} an hour: {}",
-        launch.pods.len(),
-        purchase.instance_type,
-        purchase.capacity_type,
-        purchase.zone,
-        purchase.price,
-        launch.reason
-    )
+/// What a plan buys: one line for machines that are alike and bought for the same reason.
+fn bought(plan: &Plan) -> Vec<String> {
+    let mut alike: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+    for launch in &plan.launches {
+        let purchase = &launch.purchase;
+        let line = format!(
+            "{} as {} in zone {} for {} an hour ({})",
+            purchase.instance_type,
+            purchase.capacity_type,
+            purchase.zone,
+            purchase.price,
+            launch.reason
+        );
+        let (machines, pods) = alike.entry(line).or_default();
+        *machines += 1;
+        *pods += launch.pods.len();
+    }
+    let line = |(said, (machines, pods)): (String, (usize, usize))| {
+        let times = match machines {
+            1 => String::new(),
+            many => format!("{many} × "),
+        };
+        format!("buy {times}{said}, for {}", counted(pods, "pod"))
+    };
+    alike.into_iter().map(line).collect()
 }

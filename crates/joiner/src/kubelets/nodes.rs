@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
-use super::{KWOK, Kubelets, Work};
+use super::{KWOK, Kubelets, STOPPED, Work};
 
 /// A machine that is on.
 #[derive(Clone, Debug)]
@@ -33,6 +33,8 @@ pub(super) struct Machine {
     uid: Option<String>,
     ready: bool,
     ready_at: Timestamp,
+    /// Its Node says that its kubelet does nothing any more.
+    pub(super) stopped: bool,
     /// Its own conditions, as last reported and when.
     node: Value,
     reported: Timestamp,
@@ -46,7 +48,11 @@ impl Machine {
         });
         let byte = |shift: u32, mask: u32| (number >> shift & mask) as usize;
         let address = format!("10.{}.{}.{}", byte(16, 63), byte(8, 255), byte(0, 255));
-        let node = node_object(&spec, &address, now);
+        let mut node = node_object(&spec, &address, now);
+        // kwok goes by the phase: without it, it makes a node ready again of which somebody says that it is not.
+        if spec.annotations.contains_key(KWOK) && spec.ready_after.is_zero() {
+            node["status"]["phase"] = json!("Running");
+        }
         Machine {
             address,
             network: (64 + byte(8, 127), byte(0, 255)),
@@ -54,6 +60,7 @@ impl Machine {
             uid: None,
             ready: spec.ready_after.is_zero(),
             ready_at: now.checked_add(spec.ready_after).unwrap_or(Timestamp::MAX),
+            stopped: false,
             node,
             reported: now,
             spec,
@@ -65,12 +72,56 @@ impl Machine {
         !self.spec.annotations.contains_key(KWOK)
     }
 
+    /// Takes in what is said of its Node, and how to answer.
+    fn hear(&mut self, said: &Said) -> Answer {
+        let resumed = self.stopped && !said.stopped;
+        self.stopped = said.stopped;
+        if !self.own() || self.uid.is_none() || self.stopped {
+            Answer::Silence
+        } else if resumed {
+            Answer::Resume
+        } else if self.ready && !said.ready {
+            Answer::Contradict
+        } else {
+            Answer::Silence
+        }
+    }
+
     /// An address for one more pod.
     pub(super) fn pod_address(&mut self) -> String {
         self.pods += 1;
         let (high, low) = self.network;
         format!("10.{high}.{low}.{}", self.pods % 254 + 1)
     }
+}
+
+/// What a Node says of its machine.
+struct Said {
+    name: String,
+    ready: bool,
+    stopped: bool,
+}
+
+impl Said {
+    fn read(node: Node) -> Self {
+        let annotations = node.metadata.annotations.as_ref();
+        let stopped = annotations.and_then(|all| all.get(STOPPED));
+        Said {
+            ready: condition(node.status.as_ref(), "Ready") == Some("True"),
+            stopped: stopped.is_some_and(|value| value == "true"),
+            name: node.metadata.name.unwrap_or_default(),
+        }
+    }
+}
+
+/// What a kubelet does about what is said of its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    Silence,
+    /// It is well, whoever says otherwise.
+    Contradict,
+    /// It takes up its work again.
+    Resume,
 }
 
 impl Kubelets {
@@ -157,6 +208,9 @@ impl Kubelets {
             return;
         };
         let next = Instant::now() + self.options.lease_every;
+        if machine.stopped {
+            return self.queue.add_at(Work::Beat(name.to_owned()), next);
+        }
         if let Err(error) = self.renew(&machine).await {
             debug!(node = name, %error, "lease not renewed");
         }
@@ -192,6 +246,9 @@ impl Kubelets {
             let Some(machine) = state.machines.get_mut(name) else {
                 return;
             };
+            if machine.stopped {
+                return;
+            }
             machine.reported = now;
             write_conditions(&mut machine.node, machine.ready, now);
             json!({"status": {"conditions": machine.node["status"]["conditions"]}})
@@ -214,24 +271,23 @@ impl Kubelets {
         }
     }
 
-    /// Contradicts whoever says that a machine of ours is not well.
+    /// Contradicts whoever says that a machine of ours is not well, unless its kubelet is said to have stopped.
     pub(super) async fn watch_nodes(&self) {
         let api: Api<Node> = Api::all(self.clients.reads.clone());
-        let mut seen = trusted(api, Need::Required, |node: Node| {
-            let ready = condition(node.status.as_ref(), "Ready") == Some("True");
-            (node.metadata.name.unwrap_or_default(), ready)
-        });
+        let mut seen = trusted(api, Need::Required, Said::read);
         while let Some(event) = seen.next().await {
-            let (Event::Listed((name, said)) | Event::Changed((name, said))) = event else {
+            let (Event::Listed(said) | Event::Changed(said)) = event else {
                 continue;
             };
-            let wrong = {
-                let state = self.state();
-                let machine = state.machines.get(&name);
-                machine.is_some_and(|one| one.own() && one.uid.is_some() && one.ready && !said)
+            let answer = {
+                let mut state = self.state();
+                let machine = state.machines.get_mut(&said.name);
+                machine.map_or(Answer::Silence, |machine| machine.hear(&said))
             };
-            if wrong {
-                self.report_node(&name).await;
+            match answer {
+                Answer::Silence => {}
+                Answer::Contradict => self.report_node(&said.name).await,
+                Answer::Resume => self.take_over(&said.name).await,
             }
         }
     }
@@ -262,5 +318,35 @@ mod tests {
         let other = Machine::new(NodeSpec::named("pool-x2"), Timestamp::UNIX_EPOCH);
         assert_ne!(first.address, other.address);
         assert_ne!(second.pod_address(), second.pod_address());
+    }
+    #[test]
+    fn a_node_that_is_left_to_kwok_has_been_ready_and_need_not_be_made_so() {
+        let mut spec = NodeSpec::named("pool-x1");
+        spec.ready_after = jiff::SignedDuration::ZERO;
+        let phase = |spec: &NodeSpec| {
+            let machine = Machine::new(spec.clone(), Timestamp::UNIX_EPOCH);
+            machine.node["status"]["phase"].clone()
+        };
+        assert_eq!(phase(&spec), Value::Null);
+        spec.annotations.insert(KWOK.to_owned(), "fake".to_owned());
+        assert_eq!(phase(&spec), "Running");
+    }
+
+    #[test]
+    fn what_is_said_of_a_node_stays_once_its_kubelet_has_stopped() {
+        let mut machine = Machine::new(NodeSpec::named("pool-x1"), Timestamp::UNIX_EPOCH);
+        machine.uid = Some("u".to_owned());
+        machine.ready = true;
+        let said = |ready, stopped| Said {
+            name: "pool-x1".to_owned(),
+            ready,
+            stopped,
+        };
+        assert_eq!(machine.hear(&said(true, false)), Answer::Silence);
+        assert_eq!(machine.hear(&said(false, false)), Answer::Contradict);
+        assert_eq!(machine.hear(&said(false, true)), Answer::Silence);
+        assert!(machine.stopped);
+        assert_eq!(machine.hear(&said(false, false)), Answer::Resume);
+        assert_eq!(machine.hear(&said(true, false)), Answer::Silence);
     }
 }

@@ -214,6 +214,9 @@ impl State {
         let (Some(pod), Some(machine)) = (held.pod.clone(), machines.get_mut(&held.node)) else {
             return (Step::Rest, None);
         };
+        if machine.stopped {
+            return (Step::Rest, None);
+        }
         let metadata = &pod["metadata"];
         let uid = metadata["uid"].as_str().unwrap_or_default().to_owned();
         let ended = matches!(
@@ -333,6 +336,7 @@ fn containers(all: &Value) -> Vec<Value> {
                 "readinessProbe": {
                     "initialDelaySeconds": one["readinessProbe"]["initialDelaySeconds"],
                 },
+                "lifecycle": {"preStop": one["lifecycle"]["preStop"]},
             })
         })
         .collect()

@@ -6,7 +6,8 @@ use jiff::SignedDuration;
 use joiner_core::money::Money;
 use joiner_core::name::Labels;
 use joiner_core::problem::{
-    Budget, BudgetAmount, ConsolidationPolicy, Disruption, DisruptionReason, Limits, Pool, Problem,
+    Budget, BudgetAmount, Catalog, ConsolidationPolicy, Disruption, DisruptionReason, Limits, Pool,
+    Problem,
 };
 use joiner_core::requirement::Expression;
 use joiner_core::resources::Resources;
@@ -81,25 +82,41 @@ struct BudgetSpec {
     duration: Option<String>,
 }
 
+/// The class whose cloud is part of Joiner, and what its catalogue is called here.
+const SIMULATED: &str = "SimNodeClass";
+const BUILT_IN: &str = "the simulated cloud";
+
 pub(super) fn add(
     objects: &[Object],
-    folder: &Path,
     default_catalog: Option<&Path>,
     problem: &mut Problem,
-) -> Result<(), Failure> {
+) -> Result<Vec<Failure>, Failure> {
+    let mut without_catalog = Vec::new();
     for object in objects.iter().filter(|object| object.kind == "NodePool") {
         let read: NodePool = object.read()?;
         let class = &read.spec.template.spec.node_class_ref;
-        let file = catalog_file(objects, folder, default_catalog, class)
-            .ok_or_else(|| object.fault(&no_catalog(class)))?;
-        let name = file.display().to_string();
+        let file = catalog_file(objects, object, default_catalog, class);
+        let name = match &file {
+            Some(file) => file.display().to_string(),
+            None if class.kind == SIMULATED => BUILT_IN.to_owned(),
+            None => {
+                without_catalog.push(object.fault(&no_catalog(class)));
+                continue;
+            }
+        };
         if problem.catalog(&name).is_none() {
-            problem.catalogs.push(catalog::read(&file, &name)?);
+            problem.catalogs.push(match &file {
+                Some(file) => catalog::read(file, &name)?,
+                None => Catalog {
+                    name: name.as_str().into(),
+                    ..joiner_sim::clouds::sim::built_in()
+                },
+            });
         }
         problem.pools.push(pool(object, read.spec, &name)?);
     }
     price_nodes(problem);
-    Ok(())
+    Ok(without_catalog)
 }
 
 /// The pool of an object, buying from the catalogue that a running Joiner calls like its node class.
@@ -112,23 +129,25 @@ pub(super) fn of_cluster(object: &Object) -> Result<Pool, Failure> {
 
 fn no_catalog(class: &ClassRef) -> String {
     format!(
-        "nothing says what {} {} sells; give --catalog FILE, put {}.json into the directory, or add the class with \
-         spec.catalog: FILE",
+        "nothing says what {} {} sells; give --catalog FILE (config/samples/catalog.json is one to start from), put \
+         {}.json beside it, or add the class with spec.catalog: FILE",
         class.kind, class.name, class.name
     )
 }
 
 fn catalog_file(
     objects: &[Object],
-    folder: &Path,
+    pool: &Object,
     default_catalog: Option<&Path>,
     class: &ClassRef,
 ) -> Option<PathBuf> {
+    let folder = pool.path.parent().unwrap_or(Path::new(""));
     let named = objects
         .iter()
         .filter(|object| object.kind == class.kind && *object.meta.name == *class.name)
         .find_map(|object| {
-            let file = object.value["spec"]["catalog"].as_str()?;
+            let catalog = &object.value["spec"]["catalog"];
+            let file = catalog.as_str().or_else(|| catalog["file"].as_str())?;
             Some(object.path.parent().unwrap_or(folder).join(file))
         });
     let beside = Some(folder.join(format!("{}.json", class.name))).filter(|path| path.is_file());

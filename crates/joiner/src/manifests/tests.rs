@@ -110,7 +110,7 @@ fn read(files: &[(&str, &str)]) -> Result<Problem, Failure> {
     for (name, text) in files {
         fs::write(folder.path().join(name), text).unwrap();
     }
-    problem(folder.path(), None)
+    problem(&[folder.path().to_owned()], None).map(|(problem, _)| problem)
 }
 
 #[test]

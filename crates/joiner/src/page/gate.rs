@@ -129,7 +129,7 @@ fn local(headers: &HeaderMap) -> bool {
 }
 
 fn token(headers: &HeaderMap) -> Option<String> {
-    let text = |name| {
+    let text = |name: header::HeaderName| {
         headers
             .get(name)
             .and_then(|one: &header::HeaderValue| one.to_str().ok())

@@ -121,21 +121,6 @@ impl Overview {
         }
         format!("{} an hour less now", dollars(saved))
     }
-
-    /// Who decides, in words.
-    pub(crate) fn mode(&self) -> &'static str {
-        match (self.synced, self.leading, self.observe_only) {
-            (false, _, _) => "reading the cluster",
-            (_, false, _) => "another replica leads",
-            (_, _, true) => "only observes",
-            _ => "leads",
-        }
-    }
-
-    /// The time.
-    pub(crate) fn clock(&self) -> String {
-        clock(self.at)
-    }
 }
 
 impl ProviderView {

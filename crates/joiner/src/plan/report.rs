@@ -79,7 +79,7 @@ fn machines(plan: &Plan) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_header([
-        "count", "type", "zone", "paid", "pool", "pods", "cpu", "memory", "each", "together",
+        "count", "type", "zone", "capacity", "pool", "pods", "cpu", "memory", "each", "together",
     ]);
     for ((pool, kind, zone, paid), row) in rows {
         table.add_row([
@@ -101,6 +101,12 @@ fn machines(plan: &Plan) -> Table {
         }
     }
     table
+}
+
+/// So many of something: `1 node`, `2 nodes`.
+pub(crate) fn counted(count: usize, thing: &str) -> String {
+    let s = if count == 1 { "" } else { "s" };
+    format!("{count} {thing}{s}")
 }
 
 /// How much of something is used, drawn.
@@ -125,8 +131,9 @@ impl Report<'_> {
         if pods > 0 {
             writeln!(
                 f,
-                "{pods} pods go to {} nodes that are there.",
-                placements.len()
+                "{} fit on {} of the cluster.",
+                counted(pods, "pod"),
+                counted(placements.len(), "node")
             )?;
         }
         Ok(())
@@ -136,7 +143,8 @@ impl Report<'_> {
         let Plan {
             cost, lower_bound, ..
         } = self.plan;
-        write!(f, "{} machines, {cost} an hour", self.plan.launches.len())?;
+        let machines = counted(self.plan.launches.len(), "machine");
+        write!(f, "{machines}, {cost} an hour")?;
         if *lower_bound > Money::ZERO {
             let above = (cost.dollars() / lower_bound.dollars() - 1.0) * 100.0;
             write!(
@@ -146,8 +154,8 @@ impl Report<'_> {
         }
         writeln!(
             f,
-            ". {} pods, {:.0} ms.",
-            self.problem.pending(),
+            ". {}, {:.0} ms.",
+            counted(self.problem.pending(), "pod"),
             self.measurements.solve_ms
         )
     }

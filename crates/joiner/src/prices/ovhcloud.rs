@@ -5,10 +5,12 @@ use std::io::{self, Write as _};
 use bytes::Bytes;
 use comfy_table::{CellAlignment, Table, presets};
 use jiff::Timestamp;
+use joiner_controllers::classes::ovhcloud::OvhDefaults;
 use joiner_core::money::Money;
+use joiner_providers::ProviderError;
 use joiner_providers::http::{Http, Reach, Retry, excerpt};
 use joiner_providers::ovhcloud::prices::{Plan, PriceList};
-use joiner_providers::ovhcloud::{endpoint, table};
+use joiner_providers::ovhcloud::table;
 use serde::Serialize;
 
 use super::{quoted, unreadable};
@@ -69,13 +71,22 @@ pub(super) fn run(args: &PricesArgs) -> Result<(), Failure> {
 
 async fn fetch() -> Result<Bytes, Failure> {
     let name = std::env::var("OVH_ENDPOINT").unwrap_or_default();
-    let (api, _, subsidiary) = endpoint(&name)
-        .ok_or_else(|| Failure::Usage(format!("OVH_ENDPOINT {name:?} is no endpoint")))?;
-    let http = Http::production(&Reach::default()).map_err(unreadable)?;
+    let reach = |hosts: Vec<String>| {
+        let reach = Reach {
+            allowed_hosts: hosts,
+            ..Reach::default()
+        };
+        Http::production(&reach).map_err(ProviderError::from)
+    };
+    let OvhDefaults {
+        api,
+        subsidiary,
+        http,
+        ..
+    } = OvhDefaults::new(&name, reach).map_err(|error| Failure::Usage(error.to_string()))?;
+    let path = format!("/order/catalog/public/cloud?ovhSubsidiary={subsidiary}");
     let request = http::Request::builder()
-        .uri(format!(
-            "{api}/order/catalog/public/cloud?ovhSubsidiary={subsidiary}"
-        ))
+        .uri(api.at(&path))
         .body(Bytes::new())
         .map_err(unreadable)?;
     let reply = http.send(request, Retry::READ).await.map_err(unreadable)?;

@@ -10,12 +10,13 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::{Body, Frame};
+use jiff::Timestamp;
 use joiner_core::name::Name;
 use joiner_core::plan::Purchase;
 use joiner_core::problem::Catalog;
-use joiner_embedded::api::{ApiServer, ResponseBody};
+use joiner_embedded::api::{ApiServer, Local, ResponseBody};
 use joiner_providers::{
-    LaunchRequest, Machine, MachineId, Notice, Provider, ProviderError, RepairPolicy, Timeouts,
+    LaunchRequest, Machine, MachineId, Notice, Provider, ProviderError, RepairPolicy, Timeouts, Uid,
 };
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -32,9 +33,12 @@ pub(crate) enum Side {
 
 /// What becomes of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Passage {
+pub(crate) enum Passage {
+    /// It arrives, and so does its answer.
     Through,
+    /// The process dies.
     Dies(Side),
+    /// It does not arrive.
     Cut,
 }
 
@@ -67,6 +71,11 @@ impl Line {
         self.lock().cut_until = Some(Instant::now() + lasts);
     }
 
+    /// How many requests were sent.
+    fn sent(&self) -> u64 {
+        self.lock().sent
+    }
+
     /// Nothing happens to this process any more.
     pub(crate) fn spare(&self) {
         let mut state = self.lock();
@@ -88,7 +97,8 @@ impl Line {
         state.dead || state.cut_until.is_some_and(|until| Instant::now() < until)
     }
 
-    fn pass(&self) -> Passage {
+    /// What becomes of the next request.
+    pub(crate) fn pass(&self) -> Passage {
         let mut state = self.lock();
         if state.dead {
             return Passage::Dies(Side::Before);
@@ -109,6 +119,9 @@ impl Line {
     }
 }
 
+/// What is sent beside Joiner's requests, given the cluster and how many it has sent: for tests of the auditor.
+pub(crate) type Stray = fn(&Local, u64) -> Option<Request<axum::body::Body>>;
+
 /// The API server at the far end of a line.
 #[derive(Clone, Debug)]
 pub(crate) struct Wire {
@@ -116,6 +129,8 @@ pub(crate) struct Wire {
     pub(crate) server: ApiServer,
     /// The line.
     pub(crate) line: Line,
+    /// What else is sent.
+    pub(crate) stray: Option<Stray>,
 }
 
 impl<B> Service<Request<B>> for Wire
@@ -134,9 +149,13 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (mut server, line) = (self.server.clone(), self.line.clone());
+        let stray = self.stray;
         Box::pin(async move {
             match line.pass() {
                 Passage::Through => {
+                    if let Some(stray) = stray.and_then(|of| of(&server.local(), line.sent())) {
+                        let _ = server.call(stray).await;
+                    }
                     let response = server.call(request).await?;
                     Ok(response.map(|inner| Gated { inner, line }))
                 }
@@ -222,12 +241,29 @@ impl Provider for Called {
         self.through(self.cloud.launch(request)).await
     }
 
+    async fn launch_all(&self, requests: &[LaunchRequest]) -> Vec<Result<Machine, ProviderError>> {
+        if self.launch_batch() == 1 {
+            return futures::future::join_all(requests.iter().map(|one| self.launch(one))).await;
+        }
+        let done = self.through(async { Ok(self.cloud.launch_all(requests).await) });
+        done.await
+            .unwrap_or_else(|error| requests.iter().map(|_| Err(error.clone())).collect())
+    }
+
+    fn launch_batch(&self) -> usize {
+        self.cloud.launch_batch()
+    }
+
     async fn terminate(&self, id: &MachineId) -> Result<(), ProviderError> {
         self.through(self.cloud.terminate(id)).await
     }
 
     async fn get(&self, id: &MachineId) -> Result<Machine, ProviderError> {
         self.through(self.cloud.get(id)).await
+    }
+
+    async fn find(&self, uid: &Uid) -> Result<Machine, ProviderError> {
+        self.through(self.cloud.find(uid)).await
     }
 
     async fn list(&self) -> Result<Vec<Machine>, ProviderError> {
@@ -240,6 +276,14 @@ impl Provider for Called {
 
     async fn notices(&self) -> Result<Vec<Notice>, ProviderError> {
         self.through(self.cloud.notices()).await
+    }
+
+    async fn concern(&self) -> Option<String> {
+        self.cloud.concern().await
+    }
+
+    async fn prices_as_of(&self) -> Option<Timestamp> {
+        self.cloud.prices_as_of().await
     }
 
     fn timeouts(&self, purchase: &Purchase) -> Timeouts {

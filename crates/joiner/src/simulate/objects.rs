@@ -100,7 +100,7 @@ pub(crate) struct Workload {
 }
 
 impl Workload {
-    /// A small one without wishes.
+    /// A small one that asks for nothing else.
     pub(crate) fn named(name: &str) -> Self {
         Workload {
             name: name.to_owned(),

@@ -5,47 +5,104 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use joiner_api::Dialect as Family;
 use joiner_controllers::dialect::{ClassFactory, ClassKind, ClassSite};
 use joiner_controllers::dialects::karpetrack::KarpetrackOptions;
 use joiner_controllers::edge::clients::{Clients, Fence};
 use joiner_controllers::edge::lease::LeaseOptions;
-use joiner_controllers::edge::ledger::MemoryLedgers;
+use joiner_controllers::edge::ledger::ConfigMapLedgers;
 use joiner_controllers::record::ClassRecord;
 use joiner_controllers::{Decide, Engine, Settings, Thinking};
 use joiner_embedded::api::ApiServer;
 use joiner_providers::{Provider, ProviderError};
 use joiner_sim::audit::Auditor;
+use joiner_sim::clouds::faulty::Faults;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
-use super::line::{Called, Line, Wire};
+use super::clouds::{CloudPlan, SPACE, Site, WorldCloud};
+use super::line::{Line, Stray, Wire};
+use super::seats::served;
 use super::weather::Weather;
-use crate::classes::sim::SIM;
-use crate::wiring::{ClusterClock, Wiring, only};
+use crate::wiring::{ClusterClock, EMBEDDED, Wiring};
 
-/// Clouds by the name of their class, at the far end of one process's line.
+/// A cloud of a world and what goes wrong at it.
+#[derive(Clone)]
+pub(crate) struct Reached {
+    /// What is known about it.
+    pub(crate) plan: CloudPlan,
+    /// The cloud.
+    pub(crate) cloud: Arc<dyn WorldCloud>,
+    /// What goes wrong at it.
+    pub(crate) faults: Faults,
+}
+
+/// Clouds whose classes are of one kind, at the far end of one process's line.
 struct Clouds {
-    clouds: BTreeMap<String, Arc<dyn Provider>>,
+    first: CloudPlan,
+    clouds: Vec<Reached>,
     line: Line,
+    double: Option<Double>,
+}
+
+/// What stands between Joiner and its providers, for tests of the auditor.
+pub(crate) type Double = fn(Arc<dyn Provider>) -> Arc<dyn Provider>;
+
+impl Clouds {
+    /// The factory for each kind of class.
+    fn all(clouds: &[Reached], line: &Line, double: Option<Double>) -> Vec<Arc<dyn ClassFactory>> {
+        let mut all: Vec<Clouds> = Vec::new();
+        for one in clouds {
+            let known = all.iter_mut().find(|of| of.first.kind == one.plan.kind);
+            if let Some(of) = known {
+                of.clouds.push(one.clone());
+                continue;
+            }
+            all.push(Clouds {
+                first: one.plan.clone(),
+                clouds: vec![one.clone()],
+                line: line.clone(),
+                double,
+            });
+        }
+        let factory = |one| Arc::new(one) as Arc<dyn ClassFactory>;
+        all.into_iter().map(factory).collect()
+    }
 }
 
 #[async_trait]
 impl ClassFactory for Clouds {
     fn kind(&self) -> ClassKind {
-        SIM
+        self.first.kind.clone()
+    }
+
+    fn family(&self) -> &'static str {
+        self.first.family
+    }
+
+    fn has_objects(&self) -> bool {
+        self.first.object.is_some()
     }
 
     async fn build(
         &self,
         class: &ClassRecord,
-        _: &ClassSite<'_>,
+        site: &ClassSite<'_>,
     ) -> Result<Arc<dyn Provider>, ProviderError> {
-        let cloud = self.clouds.get(&*class.key.name).cloned().ok_or_else(|| {
+        let mut clouds = self.clouds.iter();
+        let found = clouds.find(|one| *one.plan.class == *class.key.name);
+        let found = found.ok_or_else(|| {
             ProviderError::Invalid(format!("there is no simulated cloud {:?}", class.key.name))
         })?;
-        let line = self.line.clone();
-        Ok(Arc::new(Called { cloud, line }))
+        let made = found.cloud.provider(&Site {
+            line: &self.line,
+            faults: &found.faults,
+            owner: site.owner.clone(),
+            ledger: Arc::clone(&site.ledger),
+        })?;
+        Ok(match self.double {
+            Some(double) => double(made),
+            None => made,
+        })
     }
 }
 
@@ -53,8 +110,8 @@ impl ClassFactory for Clouds {
 pub(crate) struct Host {
     /// The API server.
     pub(crate) server: ApiServer,
-    /// The clouds, by the name of their class.
-    pub(crate) clouds: BTreeMap<String, Arc<dyn Provider>>,
+    /// The clouds.
+    pub(crate) clouds: Vec<Reached>,
     /// What goes wrong.
     pub(crate) weather: Mutex<Weather>,
     /// Who watches.
@@ -63,6 +120,10 @@ pub(crate) struct Host {
     pub(crate) settings: Settings,
     /// Who decides, where it is not the core.
     pub(crate) decide: Option<Arc<dyn Decide>>,
+    /// What Joiner sends that it should not, for tests of the auditor.
+    pub(crate) stray: Option<Stray>,
+    /// What stands between it and its providers, for tests of the auditor.
+    pub(crate) double: Option<Double>,
     /// The lines of the processes that live.
     pub(crate) lines: Mutex<BTreeMap<u32, Line>>,
     /// How many instances there are.
@@ -112,20 +173,17 @@ impl Host {
         let wire = Wire {
             server: self.server.clone(),
             line: line.clone(),
+            stray: self.stray,
         };
         let clients = Clients::over(&wire, Fence::closed());
-        let classes = Clouds {
-            clouds: self.clouds.clone(),
-            line: line.clone(),
-        };
         let identity = format!("joiner-{instance}-{number}");
         let wiring = Wiring {
             leftover: None,
-            cluster: "embedded".into(),
-            ledgers: Arc::new(MemoryLedgers),
-            classes: vec![Arc::new(classes)],
-            families: only(Family::Karpenter),
-            karpetrack: KarpetrackOptions::new(""),
+            cluster: EMBEDDED.into(),
+            ledgers: Arc::new(ConfigMapLedgers::new(clients.clone(), "kube-system")),
+            classes: Clouds::all(&self.clouds, line, self.double),
+            families: served().collect(),
+            karpetrack: KarpetrackOptions::new(SPACE),
             clock: Arc::new(ClusterClock(self.server.local().clock().clone())),
             settings: Settings {
                 seed: self.settings.seed ^ (u64::from(instance) << 32) ^ number,

@@ -3,78 +3,75 @@
 use joiner_embedded::api::{DeleteOptions, Local, Status};
 use joiner_embedded::cluster::Cluster;
 use joiner_providers::MachineId;
-use joiner_sim::clouds::sim::SimCloud;
+use joiner_sim::clouds::watched::Watched;
 use serde_json::{Value, json};
 
-use super::scenario::Wish;
+use super::scenario::Action;
+use super::seats::{Seat, seats};
+use crate::wiring::EMBEDDED;
 
 const BUDGETS: &str = "poddisruptionbudgets.policy";
 const PROTECTED: &str = "karpenter.sh/do-not-disrupt";
 
-/// Carries a wish out, and says what was done in a line. A wish about something that is not there does nothing.
-pub(crate) fn fulfil(wish: &Wish, cluster: &Cluster, clouds: &[&SimCloud]) -> String {
+/// Carries an action out, and says what was done in a line. An action about something that is not there does nothing.
+pub(crate) fn carry_out(action: &Action, cluster: &Cluster, clouds: &[&dyn Watched]) -> String {
     let api = cluster.api();
-    let (what, done) = match wish {
-        Wish::Create(resource, namespace, object) => (
+    let (what, done) = match action {
+        Action::Create(resource, namespace, object) => (
             format!("create {resource} {}", object["metadata"]["name"]),
             api.create(resource, namespace, object.clone()).map(drop),
         ),
-        Wish::Scale(name, replicas) => (
+        Action::Scale(name, replicas) => (
             format!("scale {name} to {replicas}"),
             change(&api, "deployments.apps", "default", name, |object| {
                 object["spec"]["replicas"] = json!(replicas);
             }),
         ),
-        Wish::Rollout(name, template) => (
+        Action::Rollout(name, template) => (
             format!("roll {name} out"),
             change(&api, "deployments.apps", "default", name, |object| {
                 object["spec"]["template"] = template.clone();
             }),
         ),
-        Wish::Unprotect(name, template) => (
+        Action::Unprotect(name, template) => (
             format!("give up the protection of {name}"),
             unprotect(&api, name, template),
         ),
-        Wish::EditPool(name, edit) => (
-            format!("edit pool {name}: {edit}"),
-            change(&api, "nodepools.karpenter.sh", "", name, |object| {
+        Action::EditPool(pools, name, edit) => (
+            format!("edit {pools} {name}: {edit}"),
+            change(&api, pools, "", name, |object| {
                 merge(object, edit);
             }),
         ),
-        Wish::Delete(resource, namespace, name) => (
+        Action::Delete(resource, namespace, name) => (
             format!("delete {resource} {name}"),
             api.delete(resource, namespace, name, DeleteOptions::default()),
         ),
-        Wish::Interrupt(which) => return interrupt(*which, clouds),
-        Wish::Kill(which) => match pick(&own_nodes(&api), *which) {
+        Action::Interrupt(which) => return interrupt(*which, clouds),
+        Action::Kill(which) => match pick(&own_nodes(&api), *which) {
             Some(node) => {
                 cluster.kubelets().kill(&node);
                 (format!("the machine of node {node} dies"), Ok(()))
             }
-            None => return nothing(wish),
+            None => return nothing(action),
         },
-        Wish::DeleteMachine(which) => match pick(&own_claims(&api), *which) {
-            Some(name) => (
-                format!("delete machine object {name}"),
-                api.delete(
-                    "nodeclaims.karpenter.sh",
-                    "",
-                    &name,
-                    DeleteOptions::default(),
-                ),
+        Action::DeleteMachine(which) => match pick(&own_claims(&api), *which) {
+            Some((resource, name)) => (
+                format!("delete {resource} {name}"),
+                api.delete(resource, "", &name, DeleteOptions::default()),
             ),
-            None => return nothing(wish),
+            None => return nothing(action),
         },
-        Wish::DeleteNode(which) => match pick(&own_nodes(&api), *which) {
+        Action::DeleteNode(which) => match pick(&own_nodes(&api), *which) {
             Some(name) => (
                 format!("delete node {name}"),
                 api.delete("nodes", "", &name, DeleteOptions::default()),
             ),
-            None => return nothing(wish),
+            None => return nothing(action),
         },
-        Wish::DeleteMortal(pool) => (
+        Action::DeleteExpiring(pool) => (
             format!("delete machine objects of {pool} that would expire"),
-            mortals(&api, pool).iter().try_for_each(|name| {
+            expiring(&api, pool).iter().try_for_each(|name| {
                 api.delete(
                     "nodeclaims.karpenter.sh",
                     "",
@@ -90,17 +87,14 @@ pub(crate) fn fulfil(wish: &Wish, cluster: &Cluster, clouds: &[&SimCloud]) -> St
     }
 }
 
-fn nothing(wish: &Wish) -> String {
-    format!("{wish:?}: there is none")
+fn nothing(action: &Action) -> String {
+    format!("{action:?}: there is none")
 }
 
-fn interrupt(which: usize, clouds: &[&SimCloud]) -> String {
-    let machines: Vec<(&SimCloud, MachineId)> = clouds
+fn interrupt(which: usize, clouds: &[&dyn Watched]) -> String {
+    let machines: Vec<(&dyn Watched, MachineId)> = clouds
         .iter()
-        .flat_map(|cloud| {
-            let owned = cloud.machines().into_iter().filter(|one| one.uid.is_some());
-            owned.map(|machine| (*cloud, machine.id))
-        })
+        .flat_map(|cloud| cloud.marked().into_iter().map(move |id| (*cloud, id)))
         .collect();
     let Some((cloud, id)) = pick(&machines, which) else {
         return "there is no machine to interrupt".to_owned();
@@ -113,20 +107,31 @@ fn pick<T: Clone>(of: &[T], which: usize) -> Option<T> {
     of.get(which.checked_rem(of.len())?).cloned()
 }
 
-/// Nodes that Joiner's machines became.
-fn own_nodes(api: &Local) -> Vec<String> {
-    let marked = |object: &Value| object["metadata"]["labels"]["karpenter.sh/nodepool"].is_string();
-    names(api, "nodes", marked)
+/// Whether an object bears the mark of a family of this cluster.
+fn is_marked(object: &Value, family: &str) -> bool {
+    object["metadata"]["annotations"]["joiner.dev/managed-by"] == format!("{EMBEDDED}.{family}")
 }
 
-fn own_claims(api: &Local) -> Vec<String> {
-    names(api, "nodeclaims.karpenter.sh", |claim| {
-        claim["spec"]["nodeClassRef"]["group"] == "joiner.dev"
+/// Nodes that Joiner's machines became.
+fn own_nodes(api: &Local) -> Vec<String> {
+    names(api, "nodes", |node| {
+        seats().any(|seat| is_marked(node, seat.rules.name))
     })
 }
 
+/// Machine objects of Joiner's, each with its resource.
+fn own_claims(api: &Local) -> Vec<(&'static str, String)> {
+    let of = |seat: &'static Seat| {
+        let all = names(api, seat.rules.machines, |claim| {
+            is_marked(claim, seat.rules.name)
+        });
+        all.into_iter().map(|name| (seat.rules.machines, name))
+    };
+    seats().flat_map(of).collect()
+}
+
 /// Machine objects of a pool that expire one day.
-fn mortals(api: &Local, pool: &str) -> Vec<String> {
+fn expiring(api: &Local, pool: &str) -> Vec<String> {
     names(api, "nodeclaims.karpenter.sh", |claim| {
         let expires = claim["spec"]["expireAfter"].as_str();
         claim["metadata"]["labels"]["karpenter.sh/nodepool"] == pool
@@ -151,7 +156,7 @@ pub(crate) fn lift_budgets(api: &Local) -> Vec<String> {
         .collect()
 }
 
-/// A rollout alone may wait for room that the protected pods take: they are let go at once.
+/// A rollout alone may wait for room that the protected pods take: they may go at once.
 fn unprotect(api: &Local, name: &str, template: &Value) -> Result<(), Status> {
     change(api, "deployments.apps", "default", name, |object| {
         object["spec"]["template"] = template.clone();

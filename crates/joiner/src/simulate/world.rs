@@ -1,6 +1,5 @@
 //! One world, from its seed to its end: a storm, then calm until everything has settled, then rest.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -11,22 +10,23 @@ use joiner_core::pack;
 use joiner_embedded::api::Status;
 use joiner_embedded::cluster::kubelet::{KubeletOptions, NodeSpec};
 use joiner_embedded::cluster::{Cluster, ClusterOptions};
-use joiner_providers::Provider;
-use joiner_sim::audit::{AuditOptions, Auditor, Invariant};
-use joiner_sim::clouds::faulty::{FaultRates, Faulty};
-use joiner_sim::clouds::sim::{SimCloud, SimCloudOptions};
-use serde_json::json;
+use joiner_sim::audit::{AuditOptions, Auditor, Class, Invariant};
+use joiner_sim::clouds::faulty::{FaultRates, Faults};
+use joiner_sim::clouds::watched::Watched;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
+use super::line::Stray;
 use super::panics;
-use super::process::Host;
+use super::process::{Double, Host, Reached};
 use super::report::{Outcome, Violated};
-use super::scenario::{Scenario, Wish};
+use super::scenario::{Action, Scenario};
+use super::seats::{Tamper, seats};
 use super::user;
 use super::weather::Weather;
 use crate::args::FaultKind;
+use crate::wiring::EMBEDDED;
 
 /// How often the auditor looks for what lasts too long.
 const LOOK: Duration = Duration::from_secs(30);
@@ -53,7 +53,11 @@ pub(crate) struct Run {
     /// Who decides, where it is not the core: for tests of the auditor.
     pub(crate) decide: Option<Arc<dyn Decide>>,
     /// What is wrong with the clouds, for tests of the auditor.
-    pub(crate) tamper: Option<fn(&mut SimCloudOptions)>,
+    pub(crate) tamper: Tamper,
+    /// What Joiner sends that it should not, for tests of the auditor.
+    pub(crate) stray: Option<Stray>,
+    /// What stands between it and its providers, for tests of the auditor.
+    pub(crate) double: Option<Double>,
 }
 
 impl Run {
@@ -95,19 +99,12 @@ fn quick() -> Arc<dyn Decide> {
     }))
 }
 
-/// A simulated cloud and how to reach it.
-struct Cloud {
-    class: String,
-    sim: SimCloud,
-    rates: Arc<Mutex<FaultRates>>,
-    task: JoinHandle<()>,
-}
-
 struct World {
     seed: u64,
     storm: Duration,
     cluster: Cluster,
-    clouds: Vec<Cloud>,
+    /// What makes time pass at the clouds.
+    clouds: Vec<JoinHandle<()>>,
     auditor: Auditor,
     host: Arc<Host>,
     scenario: Scenario,
@@ -119,7 +116,7 @@ struct World {
 
 impl World {
     async fn start(run: &Run) -> Result<Self, Status> {
-        let scenario = Scenario::draw(run.seed, run.storm());
+        let scenario = Scenario::draw(run.seed, run.storm(), run.tamper);
         let weather = Weather::draw(run.seed, &run.faults, run.storm());
         let cluster = Cluster::start(&ClusterOptions {
             seed: run.seed,
@@ -132,18 +129,21 @@ impl World {
             },
             ..ClusterOptions::default()
         });
-        let catalogs: BTreeMap<_, _> = scenario
-            .clouds
-            .iter()
-            .map(|plan| (plan.class.clone(), plan.options.catalog.clone()))
-            .collect();
-        let auditor = Auditor::new(AuditOptions::new("joiner.dev", catalogs));
+        let reached = open_clouds(run, &scenario, &cluster, weather.cloud);
+        let auditor = Auditor::new(audit_options(&reached).await?);
         auditor.watch_server(cluster.server());
-        let (clouds, providers) = open_clouds(run, &scenario, &cluster, &auditor, weather.cloud);
+        for one in &reached {
+            auditor.watch_cloud(one.cloud.watched());
+        }
+        let running = reached.iter().map(|one| {
+            let cloud = one.cloud.clone();
+            tokio::task::spawn(async move { cloud.watched().run().await })
+        });
+        let clouds = running.collect();
         cluster.server().faults().chances(weather.api);
         let host = Arc::new(Host {
             server: cluster.server().clone(),
-            clouds: providers,
+            clouds: reached,
             auditor: auditor.clone(),
             settings: Settings {
                 seed: run.seed,
@@ -154,6 +154,8 @@ impl World {
                 ..Settings::default()
             },
             decide: Some(run.decide.clone().unwrap_or_else(quick)),
+            stray: run.stray,
+            double: run.double,
             lines: Mutex::default(),
             deaths: Mutex::default(),
             cuts: weather.cuts.clone(),
@@ -187,26 +189,25 @@ impl World {
     async fn furnish(&mut self) -> Result<(), Status> {
         let api = self.cluster.api();
         for crd in joiner_api::crds(None) {
-            // Definitions that nobody here uses take long to compile and change nothing.
-            if !["karpenter.sh", "joiner.dev", "autoscaling.x-k8s.io"]
-                .contains(&crd.spec.group.as_str())
-            {
+            // Definitions that are not used here take long to compile and change nothing.
+            if !seats().any(|seat| seat.groups.contains(&crd.spec.group.as_str())) {
                 continue;
             }
             let object = serde_json::to_value(crd).unwrap_or_default();
             api.create("customresourcedefinitions.apiextensions.k8s.io", "", object)?;
         }
-        for cloud in &self.clouds {
-            let class = json!({"metadata": {"name": cloud.class}, "spec": {}});
-            api.create("simnodeclasses.joiner.dev", "", class)?;
-            cloud
-                .sim
-                .plant(&format!("somebody-elses-{}", cloud.class))
-                .await;
+        for one in &self.host.clouds {
+            let (plan, kind) = (&one.plan, &one.plan.kind);
+            if let Some(object) = plan.object.clone() {
+                let resource = format!("{}.{}", kind.plural, kind.group);
+                api.create(&resource, "", object)?;
+            }
+            let cloud = one.cloud.watched();
+            cloud.plant(&format!("another-s-{}", plan.class)).await;
         }
         self.cluster.kubelets().boot(NodeSpec::named("foreign-0"));
-        for wish in self.scenario.beginning.clone() {
-            let Wish::Create(resource, namespace, object) = wish else {
+        for action in self.scenario.beginning.clone() {
+            let Action::Create(resource, namespace, object) = action else {
                 continue;
             };
             api.create(resource, namespace, object)?;
@@ -244,15 +245,15 @@ impl World {
     /// Things happen and go wrong.
     async fn storm(&mut self) {
         let end = self.started + self.storm;
-        let mut wishes = std::mem::take(&mut self.scenario.wishes)
+        let mut actions = std::mem::take(&mut self.scenario.actions)
             .into_iter()
             .peekable();
         let mut cuts = std::mem::take(&mut self.cuts).into_iter().peekable();
         let mut next_look = self.started + LOOK;
         while self.auditor.clean() {
-            let next_wish = wishes.peek().map(|(at, _)| self.started + *at);
+            let next_action = actions.peek().map(|(at, _)| self.started + *at);
             let next_cut = cuts.peek().map(|(at, ..)| self.started + *at);
-            let next = [next_wish, next_cut, Some(next_look)]
+            let next = [next_action, next_cut, Some(next_look)]
                 .into_iter()
                 .flatten()
                 .min();
@@ -262,9 +263,9 @@ impl World {
                 return;
             }
             sleep_until(next).await;
-            if next_wish == Some(next) {
-                if let Some((_, wish)) = wishes.next() {
-                    self.wish(&wish);
+            if next_action == Some(next) {
+                if let Some((_, action)) = actions.next() {
+                    self.action(&action);
                 }
             } else if next_cut == Some(next) {
                 if let Some((_, whose, lasts)) = cuts.next() {
@@ -277,9 +278,10 @@ impl World {
         }
     }
 
-    fn wish(&self, wish: &Wish) {
-        let clouds: Vec<&SimCloud> = self.clouds.iter().map(|one| &one.sim).collect();
-        let text = user::fulfil(wish, &self.cluster, &clouds);
+    fn action(&self, action: &Action) {
+        let clouds = self.host.clouds.iter().map(|one| one.cloud.watched());
+        let clouds: Vec<&dyn Watched> = clouds.collect();
+        let text = user::carry_out(action, &self.cluster, &clouds);
         self.auditor.note(self.now(), "world", &text);
     }
 
@@ -306,28 +308,22 @@ impl World {
         let now = self.now();
         self.cluster.server().faults().clear();
         self.host.spare();
-        for one in &self.clouds {
-            *one.rates.lock().unwrap_or_else(PoisonError::into_inner) = FaultRates::default();
-            one.sim.change(|options| {
-                let seed = options.market.seed;
-                options.market = joiner_sim::clouds::sim::Market::calm(seed);
-                options.refused_percent = 0;
-                options.stillborn_percent = 0;
-            });
-            one.sim.keep_machines();
+        for one in &self.host.clouds {
+            one.faults.change(FaultRates::default());
+            one.cloud.watched().calm();
         }
         self.auditor.note(now, "world", "the storm is over");
         self.auditor.calm(now);
-        for wish in &self.scenario.end {
-            self.wish(wish);
+        for action in &self.scenario.end {
+            self.action(action);
         }
     }
 
     /// Whoever was behind when the storm ended may have bought on the pools' old terms since.
-    fn end_mortals(&self) {
-        let mortals = |wish: &&Wish| matches!(wish, Wish::DeleteMortal(_));
-        for wish in self.scenario.end.iter().filter(mortals) {
-            self.wish(wish);
+    fn end_expiring(&self) {
+        let expiring = |action: &&Action| matches!(action, Action::DeleteExpiring(_));
+        for action in self.scenario.end.iter().filter(expiring) {
+            self.action(action);
         }
     }
 
@@ -335,17 +331,17 @@ impl World {
     async fn settle(&self) {
         let end = Instant::now() + SETTLE;
         let mut budgets = Some(Instant::now() + LOOK_ON);
-        let mut mortals = Some(Instant::now() + BEHIND);
+        let mut expiring = Some(Instant::now() + BEHIND);
         loop {
             tokio::time::sleep(LOOK).await;
             self.look();
             if !self.auditor.clean() {
                 return;
             }
-            if let Some(at) = mortals {
+            if let Some(at) = expiring {
                 if Instant::now() >= at {
-                    mortals = None;
-                    self.end_mortals();
+                    expiring = None;
+                    self.end_expiring();
                 }
                 continue;
             }
@@ -407,9 +403,7 @@ impl World {
             // A process that panicked is reported by its own.
             let _ = instance.await;
         }
-        for cloud in &self.clouds {
-            cloud.task.abort();
-        }
+        self.clouds.iter().for_each(JoinHandle::abort);
         outcome
     }
 }
@@ -418,29 +412,35 @@ fn open_clouds(
     run: &Run,
     scenario: &Scenario,
     cluster: &Cluster,
-    auditor: &Auditor,
     rates: FaultRates,
-) -> (Vec<Cloud>, BTreeMap<String, Arc<dyn Provider>>) {
-    let mut clouds = Vec::new();
-    let mut providers: BTreeMap<String, Arc<dyn Provider>> = BTreeMap::new();
-    for (number, plan) in scenario.clouds.iter().enumerate() {
-        let mut options = plan.options.clone();
-        if let Some(tamper) = run.tamper {
-            tamper(&mut options);
-        }
-        let rack = Arc::new(cluster.kubelets().clone());
-        let cloud = SimCloud::new(options, cluster.api().clock().clone(), rack);
-        auditor.watch_cloud(&cloud);
-        let faulty = Faulty::new(cloud.clone(), rates, run.seed ^ ((number as u64) << 8));
-        let rates = faulty.rates();
-        providers.insert(plan.class.clone(), Arc::new(faulty));
-        let running = cloud.clone();
-        clouds.push(Cloud {
-            class: plan.class.clone(),
-            sim: cloud,
-            rates,
-            task: tokio::task::spawn(async move { running.run().await }),
-        });
+) -> Vec<Reached> {
+    let plans = scenario.clouds.iter().zip(0_u64..);
+    plans
+        .map(|(plan, number)| Reached {
+            plan: plan.clone(),
+            cloud: (plan.open)(cluster),
+            faults: Faults::new(rates, run.seed ^ (number << 8)),
+        })
+        .collect()
+}
+
+/// What the auditor must know: the families of the table, and what each cloud sells.
+async fn audit_options(clouds: &[Reached]) -> Result<AuditOptions, Status> {
+    let mut classes = std::collections::BTreeMap::new();
+    for one in clouds {
+        let catalog = one.cloud.catalog().await;
+        let catalog = catalog.map_err(|error| Status::bad_request(error.to_string()))?;
+        let class = Class {
+            group: one.plan.kind.group.to_owned(),
+            // Where there is no object, there is no name either.
+            name: one
+                .plan
+                .object
+                .as_ref()
+                .map_or(String::new(), |_| one.plan.class.clone()),
+        };
+        classes.insert(class, catalog);
     }
-    (clouds, providers)
+    let families = seats().map(|seat| seat.rules).collect();
+    Ok(AuditOptions::new(EMBEDDED, families, classes))
 }

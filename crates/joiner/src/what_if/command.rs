@@ -26,7 +26,8 @@ pub(crate) fn run(args: &WhatIfArgs) -> Result<(), Failure> {
         ReportFormat::Text => told(&outcome),
         ReportFormat::Json => json(&outcome),
     })?;
-    match outcome.stranded.iter().map(|one| one.pods).sum() {
+    let stranded: usize = outcome.stranded.iter().map(|one| one.pods).sum();
+    match stranded {
         0 => Ok(()),
         pods => Err(Failure::Unplaced(pods)),
     }

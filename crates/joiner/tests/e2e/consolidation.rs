@@ -39,7 +39,7 @@ async fn when_empty_takes_empty_nodes_and_no_others() {
     // A small machine would do for the pod that is left, but that is not what was asked for.
     story
         .until("the other says why it stays", |sight| {
-            said(sight, "takes away empty nodes only")
+            said(sight, "consolidates empty nodes only")
         })
         .await;
     let kept = sight.claim_names();
@@ -105,7 +105,7 @@ async fn balanced_moves_nobody_for_little() {
     story.scale("web", 2).await;
     story
         .until("the machine says why it stays", |sight| {
-            said(sight, "too little for pool balanced")
+            said(sight, "NodePool balanced, consolidationPolicy: Balanced")
         })
         .await;
     assert_eq!(story.sight().claim_names(), kept);

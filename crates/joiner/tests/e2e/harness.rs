@@ -11,7 +11,7 @@ use libtest_mimic::{Conclusion, Trial};
 use tokio::runtime::Runtime;
 
 pub(crate) use self::objects::{in_zone, is_true, label, merge, pod_template, text};
-pub(crate) use self::story::{Sight, Story};
+pub(crate) use self::story::{STORY, Sight, Story};
 pub(crate) use self::world::{World, collection, create, install, paths};
 
 /// One runtime for all tests, because what they share lives in it.

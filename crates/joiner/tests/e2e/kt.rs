@@ -10,7 +10,7 @@ use joiner_sim::clouds::rackspace::CallFault;
 use joiner_testing::{Seen, Signal};
 use serde_json::{Value, json};
 
-pub(crate) use self::cloudspace::Cloudspace;
+pub(crate) use self::cloudspace::{Cloudspace, kwok, node};
 use crate::harness::{is_true, label, merge, paths, tests, text};
 
 tests![

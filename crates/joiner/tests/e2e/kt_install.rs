@@ -19,18 +19,18 @@ tests![
 
 const NAMESPACE: &str = "karpetrack-system";
 
-fn repository() -> PathBuf {
+pub(crate) fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// A cluster without anything of ours on it, and helm.
-struct Fresh {
-    plane: ControlPlane,
+pub(crate) struct Fresh {
+    pub(crate) plane: ControlPlane,
     client: Client,
 }
 
 impl Fresh {
-    async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let builder = ControlPlane::builder()
             .with_controller_manager()
             .with_scheduler();
@@ -62,7 +62,7 @@ impl Fresh {
     }
 
     /// Runs helm as the document does, from the top of the repository.
-    fn helm(&self, arguments: &[&str]) -> String {
+    pub(crate) fn helm(&self, arguments: &[&str]) -> String {
         let ended = Command::new(self.plane.program(Program::Helm))
             .current_dir(repository())
             .env("KUBECONFIG", self.plane.kubeconfig())
@@ -104,7 +104,7 @@ async fn kt_10_the_two_installs_of_the_document_and_every_value_of_its_table() {
     let deployment = fresh.deployment("karpetrack").await;
     assert_eq!(deployment["spec"]["replicas"], 2);
     let container = &deployment["spec"]["template"]["spec"]["containers"][0];
-    assert!(text(container, "/image").starts_with("ghcr.io/karpetrack/karpetrack:"));
+    assert!(text(container, "/image").starts_with("ghcr.io/joiner-dev/joiner:"));
     let given = arguments(&deployment);
     for expected in [
         "--leader-elect=true",

@@ -1,6 +1,10 @@
 //! `LeftoverNodePools` on a real API server with the CRDs of Karpenter for AWS, and a simulated EC2 on a port.
 
+mod inputs;
+mod quickstart;
+mod ranking;
 mod region;
+mod regions;
 
 use std::process::Command;
 use std::time::Duration;
@@ -11,94 +15,46 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::harness::{tests, text};
+use inputs::{
+    lo_01_every_field_has_its_default_and_nonsense_is_refused_at_admission,
+    lo_an_object_that_is_on_its_way_out_at_first_sight_renders_nothing,
+    lo_bad_input_becomes_a_condition_with_a_sentence,
+};
+use quickstart::lo_10_the_quick_start_of_the_document_word_for_word;
+use ranking::{
+    lo_03_price_per_gpu_then_score_then_price_within_the_maxima,
+    lo_04_render_shows_without_a_cluster_what_one_accepts,
+    lo_07_the_market_is_looked_at_every_requeue_minutes,
+};
 use region::{CLASSES, Classes, POOLS, Region, condition, documented, repository};
+use regions::{
+    lo_09_a_pool_that_wants_the_best_region_only_closes_and_opens,
+    lo_09_regions_are_compared_and_the_best_is_recommended,
+};
 
 tests![
     lo_01_every_field_has_its_default_and_nonsense_is_refused_at_admission,
     lo_02_lo_06_the_quick_start_renders_both_objects_and_reports,
+    lo_03_price_per_gpu_then_score_then_price_within_the_maxima,
+    lo_04_render_shows_without_a_cluster_what_one_accepts,
     lo_04_where_only_v1beta1_is_served_the_class_is_v1beta1,
     lo_04_where_both_are_served_the_class_is_v1,
     lo_06_without_karpenter_it_says_so_and_goes_on_when_it_comes,
-    lo_07_without_viable_spot_on_demand_stands_in,
+    lo_07_the_market_is_looked_at_every_requeue_minutes,
+    lo_07_without_viable_spot_on_demand_stands_in_until_it_is_back,
     lo_08_a_web_identity_is_enough,
     lo_09_an_outage_of_aws_leaves_what_was_rendered,
+    lo_09_a_pool_that_wants_the_best_region_only_closes_and_opens,
+    lo_09_regions_are_compared_and_the_best_is_recommended,
     lo_09_the_chart_installs_and_its_account_is_enough,
     lo_10_deleting_the_pool_removes_what_it_rendered,
     lo_10_every_make_target_of_the_document_is_there,
+    lo_10_the_quick_start_of_the_document_word_for_word,
+    lo_an_object_that_is_on_its_way_out_at_first_sight_renders_nothing,
     lo_bad_input_becomes_a_condition_with_a_sentence,
 ];
 
 const LEFTOVERS: &str = "/apis/gpu.devplatforms.io/v1alpha1/leftovernodepools";
-
-async fn lo_01_every_field_has_its_default_and_nonsense_is_refused_at_admission() {
-    let region = Region::start(Classes::V1).await;
-    let minimal = json!({"apiVersion": "gpu.devplatforms.io/v1alpha1", "kind": "LeftoverNodePool",
-        "metadata": {"name": "a"}, "spec": {"region": "eu-central-1"}});
-    let path = format!("{LEFTOVERS}?dryRun=All&fieldValidation=Strict");
-    let admitted = region
-        .client
-        .send(Method::POST, &path, Some(&minimal))
-        .await
-        .unwrap();
-    let spec = &admitted["spec"];
-    for (field, default) in [
-        ("minGPUs", json!(1)),
-        ("targetCount", json!(2)),
-        ("minSpotScore", json!(5)),
-        ("maxInstanceTypes", json!(5)),
-        ("maxZones", json!(2)),
-        ("capacityType", json!("spot")),
-        ("budgetsNodes", json!("10%")),
-        ("consolidateAfter", json!("2m")),
-        ("requeueMinutes", json!(7)),
-        ("onDemandFallback", json!(true)),
-    ] {
-        assert_eq!(spec[field], default, "{field}");
-    }
-    for (field, value, says) in [
-        ("families", json!(["G5"]), "spec.families"),
-        ("families", json!([""]), "spec.families"),
-        ("minGPUs", json!(0), "minGPUs"),
-        ("maxZones", json!(0), "maxZones"),
-        ("maxInstanceTypes", json!(0), "maxInstanceTypes"),
-        ("requeueMinutes", json!(0), "requeueMinutes"),
-        ("capacityType", json!("reserved"), "capacityType"),
-        ("budgetsNodes", json!("150%"), "spec.budgetsNodes"),
-        ("budgetsNodes", json!("5.5%"), "spec.budgetsNodes"),
-        ("consolidateAfter", json!("1d"), "spec.consolidateAfter"),
-        ("consolidateAfter", json!("-5m"), "spec.consolidateAfter"),
-        ("taints", json!(["a"]), "spec.taints"),
-        ("taints", json!(["a=b"]), "spec.taints"),
-        ("taints", json!(["a=b:X"]), "spec.taints"),
-        ("taints", json!(["=:NoSchedule"]), "spec.taints"),
-        ("region", json!(""), "region"),
-        ("minSpotScore", json!(11), "minSpotScore"),
-        ("nonsense", json!(1), "nonsense"),
-    ] {
-        let mut bad = minimal.clone();
-        bad["spec"][field] = value.clone();
-        let refused = region.client.send(Method::POST, &path, Some(&bad)).await;
-        let said = format!(
-            "{:#}",
-            refused.expect_err(&format!("{field}: {value} was accepted"))
-        );
-        assert!(said.contains(says), "{field}: {value}: {said}");
-    }
-    for (field, value) in [
-        ("budgetsNodes", json!("10")),
-        ("consolidateAfter", json!("Never")),
-        ("families", json!(["g5", "g5"])),
-        ("capacityType", json!("on-demand")),
-    ] {
-        let mut good = minimal.clone();
-        good["spec"][field] = value;
-        region
-            .client
-            .send(Method::POST, &path, Some(&good))
-            .await
-            .unwrap();
-    }
-}
 
 #[expect(clippy::too_many_lines, reason = "one story")]
 async fn lo_02_lo_06_the_quick_start_renders_both_objects_and_reports() {
@@ -303,7 +259,7 @@ async fn lo_06_without_karpenter_it_says_so_and_goes_on_when_it_comes() {
     region.ready("gpu-spot-euc1").await;
 }
 
-async fn lo_07_without_viable_spot_on_demand_stands_in() {
+async fn lo_07_without_viable_spot_on_demand_stands_in_until_it_is_back() {
     let mut region = Region::start(Classes::V1).await;
     for zone in ["eu-central-1a", "eu-central-1b", "eu-central-1c"] {
         region.cloud.set_score(zone, 2);
@@ -334,6 +290,11 @@ async fn lo_07_without_viable_spot_on_demand_stands_in() {
             .await
             .is_err()
     );
+    back_to_spot(&mut region).await;
+    for zone in ["eu-central-1a", "eu-central-1b", "eu-central-1c"] {
+        region.cloud.set_score(zone, 2);
+    }
+    region.join(&[]);
     // Without fallback there is nothing to offer, and the sentence says why.
     let mut without = documented();
     without["metadata"]["name"] = "strict".into();
@@ -348,6 +309,56 @@ async fn lo_07_without_viable_spot_on_demand_stands_in() {
         text(condition(&pool, "Ready"), "/message").contains("placement score"),
         "{pool:#}"
     );
+}
+
+/// The way back: spot is viable for two looks of a process that has not read the old scores. A node keeps the on-demand
+/// pool.
+async fn back_to_spot(region: &mut Region) {
+    let claim = json!({"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+        "metadata": {"name": "c", "labels": {"karpenter.sh/nodepool": "leftover-gpu-spot-euc1-on-demand",
+            "node.kubernetes.io/instance-type": "g5.xlarge", "topology.kubernetes.io/zone": "eu-central-1b"}},
+        "spec": {"nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "x"}, "requirements": [
+            {"key": "karpenter.sh/nodepool", "operator": "In", "values": ["leftover-gpu-spot-euc1-on-demand"]}]}});
+    let claims = "/apis/karpenter.sh/v1/nodeclaims";
+    let created = region.client.send(Method::POST, claims, Some(&claim)).await;
+    created.unwrap();
+    for zone in ["eu-central-1a", "eu-central-1b", "eu-central-1c"] {
+        region.cloud.set_score(zone, 9);
+    }
+    region.join(&[]);
+    region
+        .until("spot is offered", |pool| {
+            pool["status"]["selectedCapacityType"] == "spot"
+        })
+        .await;
+    let on_demand = format!("{POOLS}/leftover-gpu-spot-euc1-on-demand");
+    look(region, "gpu-spot-euc1", 8).await;
+    let shut = region.client.get(&on_demand).await.unwrap();
+    assert_eq!(shut["spec"]["limits"], json!({"cpu": "0"}), "closed softly");
+    let gone = format!("{claims}/c");
+    region
+        .client
+        .send(Method::DELETE, &gone, None)
+        .await
+        .unwrap();
+    look(region, "gpu-spot-euc1", 9).await;
+    assert!(
+        region.client.get(&on_demand).await.is_err(),
+        "empty, so gone"
+    );
+}
+
+/// Lets a pool be looked at once more.
+async fn look(region: &Region, name: &str, minutes: i64) {
+    let path = format!("{LEFTOVERS}/{name}");
+    let change = json!({"spec": {"requeueMinutes": minutes}});
+    region.patch(&path, &change).await;
+    let generation = region.client.get(&path).await.unwrap()["metadata"]["generation"].clone();
+    region
+        .until_of(name, "looked again", |pool| {
+            condition(pool, "Ready")["observedGeneration"] == generation
+        })
+        .await;
 }
 
 async fn lo_08_a_web_identity_is_enough() {
@@ -469,6 +480,15 @@ async fn lo_09_the_chart_installs_and_its_account_is_enough() {
         account["metadata"]["annotations"]["eks.amazonaws.com/role-arn"],
         "arn:aws:iam::1:role/r"
     );
+    let path = "/api/v1/namespaces/leftover-system/configmaps/leftover-dashboard";
+    let dashboard = region.client.get(path).await.unwrap();
+    assert_eq!(dashboard["metadata"]["labels"]["grafana_dashboard"], "1");
+    let shown: Value = serde_json::from_str(text(&dashboard, "/data/leftover.json")).unwrap();
+    assert_eq!(shown["uid"], "joiner-leftover");
+    assert!(
+        shown.to_string().contains("{{pool}}"),
+        "legends are Grafana's, not Helm's"
+    );
     // The same binary with the same arguments as the account that the chart made, in mock mode.
     region
         .join_as_account("leftover-system", "leftover", args)
@@ -482,7 +502,7 @@ async fn lo_09_the_chart_installs_and_its_account_is_enough() {
 async fn lo_10_deleting_the_pool_removes_what_it_rendered() {
     let mut region = Region::start(Classes::V1).await;
     region.join(&[]);
-    // Somebody else's objects are left alone.
+    // Objects of others are left alone.
     let other = json!({"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "other"},
         "spec": {"template": {"spec": {"nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "x"},
             "requirements": []}}}});
@@ -546,76 +566,4 @@ async fn lo_10_every_make_target_of_the_document_is_there() {
             .join("kustomization.yaml");
         assert!(path.exists(), "{}", path.display());
     }
-}
-
-async fn lo_bad_input_becomes_a_condition_with_a_sentence() {
-    let mut region = Region::start(Classes::V1).await;
-    region.join(&["--aws-node-role="]);
-    let long = "x".repeat(60);
-    for (name, change, reason, says) in [
-        (
-            "typo",
-            json!({"region": "eu-cental-1", "role": "r"}),
-            "AWS",
-            "eu-cental-1",
-        ),
-        (
-            "place",
-            json!({"region": "nowhere", "role": "r"}),
-            "AWSRefused",
-            "spec.region",
-        ),
-        ("norole", json!({}), "InvalidSpec", "role"),
-        (
-            "notags",
-            json!({"role": "r", "subnetSelectorTags": {}}),
-            "InvalidSpec",
-            "subnetSelectorTags",
-        ),
-        (
-            "many",
-            json!({"role": "r", "minGPUs": 1000}),
-            "NoQuotes",
-            "spec.minGPUs",
-        ),
-        (
-            "class",
-            json!({"nodeClassName": "missing"}),
-            "InvalidSpec",
-            "missing",
-        ),
-        (
-            long.as_str(),
-            json!({"role": "r"}),
-            "InvalidSpec",
-            "metadata.name",
-        ),
-    ] {
-        let mut pool = documented();
-        pool["metadata"]["name"] = name.into();
-        if name == "notags" {
-            pool["spec"]
-                .as_object_mut()
-                .unwrap()
-                .remove("subnetSelectorTags");
-        }
-        for (key, value) in change.as_object().unwrap() {
-            pool["spec"][key] = value.clone();
-        }
-        region.create(&pool).await;
-        let seen = region
-            .until_of(name, reason, |pool| {
-                text(condition(pool, "Degraded"), "/reason").starts_with(reason)
-            })
-            .await;
-        let said = text(condition(&seen, "Degraded"), "/message").to_owned();
-        assert!(said.contains(says), "{name}: {said}");
-    }
-    // More zones than there are is no mistake.
-    let mut zones = documented();
-    zones["metadata"]["name"] = "zones".into();
-    zones["spec"]["maxZones"] = 99.into();
-    zones["spec"]["role"] = "r".into();
-    region.create(&zones).await;
-    region.ready("zones").await;
 }

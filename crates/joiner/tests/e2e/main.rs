@@ -31,7 +31,9 @@ mod lo;
 mod neighbours;
 mod ns;
 mod outage;
+mod ov;
 mod proxmox;
+mod readme;
 mod redfish;
 mod replacement;
 mod scale;
@@ -46,11 +48,13 @@ fn main() {
     // The longest first.
     let tests = [
         outage::tests(),
+        ov::tests(),
         neighbours::tests(),
         kt::tests(),
         kt_install::tests(),
         kt_market::tests(),
         kt_mock::tests(),
+        readme::tests(),
         proxmox::tests(),
         ns::tests(),
         redfish::tests(),

@@ -18,6 +18,7 @@ tests![
     ns_05_windows_up_and_down_are_waited_for,
     ns_06_nodes_carry_the_labels_of_template_and_pool,
     ns_08_a_secret_that_is_missing_is_named_and_healed_by_itself,
+    ns_09_a_machine_that_does_not_join_says_why_and_another_is_tried,
     ns_10_a_deleted_claim_is_cordoned_drained_and_deprovisioned,
     ns_11_bare_metal_is_powered_on_and_off_for_a_pool,
     ns_12_what_make_deploy_installs_is_where_the_document_has_it,
@@ -33,6 +34,11 @@ const LIMIT: Duration = Duration::from_mins(4);
 fn config(path: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config");
     root.join(path).display().to_string()
+}
+
+/// Options of machines that boot so.
+fn boot(order: &str) -> Value {
+    json!([{"name": "boot", "value": order}, {"name": "sockets", "value": 1}])
 }
 
 /// A cluster whose Joiner serves KubeNodeSmith's kinds in mock mode, with the namespace and the Secret of the document.
@@ -65,6 +71,10 @@ impl Forge {
 
     /// The document's provider, on all hosts of the simulated cluster.
     async fn provider(&self) {
+        self.provider_booting("order=net0").await;
+    }
+
+    async fn provider_booting(&self, order: &str) {
         let spec = json!({
             "type": "proxmox",
             "credentialsSecretRef": {"name": "proxmox-api-secret"},
@@ -73,7 +83,7 @@ impl Forge {
                 "vmIDRange": {"lower": 1250, "upper": 1300},
                 "managedNodeTag": "kubenodesmith-managed",
                 "networkInterfaces": [{"name": "net0", "model": "virtio", "bridge": "vmbr0", "macPrefix": "02:00:00"}],
-                "vmOptions": [{"name": "boot", "value": "order=net0"}, {"name": "sockets", "value": 1}],
+                "vmOptions": boot(order),
             },
         });
         self.create("NodeSmithProvider", "proxmox-production", spec)
@@ -360,6 +370,47 @@ async fn ns_08_a_secret_that_is_missing_is_named_and_healed_by_itself() {
         .await;
     forge.secret().await;
     forge.until("the pod runs", |seen| running(seen) == 1).await;
+}
+
+async fn ns_09_a_machine_that_does_not_join_says_why_and_another_is_tried() {
+    let forge = Forge::start().await;
+    forge.secret().await;
+    // There is no such disk: machines run and never become nodes.
+    forge.provider_booting("order=scsi0").await;
+    forge.plane(&["small"]).await;
+    forge
+        .pool("small", json!({"registrationTimeout": "20s"}))
+        .await;
+    forge.deploy("web", 1, "500m").await;
+    let late = |claim: &Arc<Value>| condition(claim, "Registered").0 == "RegistrationTimeout";
+    let seen = forge
+        .until("the claim says why while its machine goes", |seen| {
+            claims(seen).iter().any(late)
+        })
+        .await;
+    let first = claims(&seen).into_iter().find(late).unwrap();
+    let said = condition(&first, "Registered").1;
+    assert!(said.contains("did not become a node in time"), "{said}");
+    let name = text(&first, "/metadata/name");
+    let is_told = |event: &Arc<Value>| {
+        text(event, "/involvedObject/name") == name && event["reason"] == "RegistrationTimeout"
+    };
+    forge
+        .until("another is tried, and the first is gone", |seen| {
+            let all = claims(seen);
+            let other = |one: &Arc<Value>| text(one, "/metadata/name") != name;
+            all.iter().any(other) && all.iter().all(other) && seen.list(paths::EVENTS).any(is_told)
+        })
+        .await;
+    // Mended, it heals by itself.
+    let path = format!("{GROUP}/namespaces/{HOME}/nodesmithproviders/proxmox-production");
+    let mended = json!({"spec": {"proxmox": {"vmOptions": boot("order=net0")}}});
+    forge.world.patch(&path, &mended).await;
+    forge
+        .until("the pod runs and one machine is left", |seen| {
+            running(seen) == 1 && machines(seen) == 1 && claims(seen).len() == 1
+        })
+        .await;
 }
 
 async fn ns_10_a_deleted_claim_is_cordoned_drained_and_deprovisioned() {

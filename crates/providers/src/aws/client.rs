@@ -41,8 +41,11 @@ pub struct Ec2 {
 /// an account may ask within a day: types are sorted, and each stands once.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ScoreRequest {
-    /// Region.
-    pub region: String,
+    /// Regions: AWS takes ten at most.
+    pub regions: BTreeSet<String>,
+    /// Whether each zone is scored, rather than each region as a whole. AWS answers with the ten best zones of all regions,
+    /// so zones are asked of one region only.
+    pub by_zone: bool,
     /// Types.
     pub types: BTreeSet<String>,
     /// Instances.
@@ -120,7 +123,7 @@ impl Ec2 {
         self.pages(form, Some(1000)).await
     }
 
-    /// How likely so many instances of any of these types are to be had, zone by zone.
+    /// How likely so many instances of any of these types are to be had, zone by zone or region by region.
     pub async fn placement_scores(
         &self,
         request: &ScoreRequest,
@@ -129,8 +132,9 @@ impl Ec2 {
         form.list("InstanceType", &request.types);
         form.set("TargetCapacity", &request.target.to_string());
         form.set("TargetCapacityUnitType", "units");
-        form.set("SingleAvailabilityZone", "true");
-        form.list("RegionName", [&request.region]);
+        let by_zone = if request.by_zone { "true" } else { "false" };
+        form.set("SingleAvailabilityZone", by_zone);
+        form.list("RegionName", &request.regions);
         self.pages(form, Some(1000)).await
     }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use joiner_core::leftover::{Capacity, Market, Wanted, rank};
+use joiner_core::leftover::{Capacity, Market, RegionMarket, Wanted, rank};
 use joiner_core::money::Money;
 use joiner_core::name::Name;
 use tokio::sync::Mutex;
@@ -15,7 +15,7 @@ use tokio::sync::Mutex;
 use super::client::{Ec2, ScoreRequest};
 use super::credentials::Credentials;
 use super::error::{AwsError, AwsErrorKind};
-use super::types::{InstanceType, SpotPrice, TypeOffering, Zone};
+use super::types::{InstanceType, PlacementScore, SpotPrice, TypeOffering, Zone};
 use super::{AwsOptions, Clock, facts, pricing};
 use crate::http::Http;
 
@@ -46,7 +46,7 @@ pub struct Age {
 
 /// When each part of a reading was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sight {
+pub struct Ages {
     /// Types and where they are offered.
     pub types: Age,
     /// Spot prices.
@@ -65,26 +65,26 @@ pub struct Reading {
     /// Everything.
     pub market: Market,
     /// How old it is.
-    pub sight: Sight,
+    pub ages: Ages,
 }
 
-struct Kept<V> {
+struct Entry<V> {
     value: Option<(Arc<V>, Timestamp)>,
     failed: Option<(AwsError, Timestamp)>,
 }
 
-struct Shelf<K, V>(StdMutex<BTreeMap<K, Arc<Mutex<Kept<V>>>>>);
+struct Cache<K, V>(StdMutex<BTreeMap<K, Arc<Mutex<Entry<V>>>>>);
 
-impl<K, V> Default for Shelf<K, V> {
+impl<K, V> Default for Cache<K, V> {
     fn default() -> Self {
-        Shelf(StdMutex::default())
+        Cache(StdMutex::default())
     }
 }
 
 type Found<V> = (Option<Arc<V>>, Age);
 
-impl<K: Ord, V> Shelf<K, V> {
-    /// What is on the shelf, read again if it is too old. Pools that ask at once wait for one call.
+impl<K: Ord, V> Cache<K, V> {
+    /// What is in the cache, read again if it is too old. Pools that ask at once wait for one call.
     async fn get<F>(&self, key: K, good_for: Duration, now: Timestamp, read: F) -> Found<V>
     where
         F: Future<Output = Result<V, AwsError>>,
@@ -92,20 +92,20 @@ impl<K: Ord, V> Shelf<K, V> {
         let slot = {
             let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             let empty = || {
-                Arc::new(Mutex::new(Kept {
+                Arc::new(Mutex::new(Entry {
                     value: None,
                     failed: None,
                 }))
             };
             Arc::clone(all.entry(key).or_insert_with(empty))
         };
-        let mut kept = slot.lock().await;
+        let mut entry = slot.lock().await;
         let age = |at: Timestamp| Duration::try_from(now.duration_since(at)).unwrap_or_default();
-        let fresh = kept
+        let fresh = entry
             .value
             .as_ref()
             .is_some_and(|(_, at)| age(*at) < good_for);
-        let resting = kept.failed.as_ref().is_some_and(|(error, at)| {
+        let resting = entry.failed.as_ref().is_some_and(|(error, at)| {
             let rest = match error.kind {
                 AwsErrorKind::ScoreLimit => AFTER_SCORE_LIMIT,
                 _ => AFTER_FAILURE,
@@ -115,17 +115,17 @@ impl<K: Ord, V> Shelf<K, V> {
         if !fresh && !resting {
             match read.await {
                 Ok(value) => {
-                    kept.value = Some((Arc::new(value), now));
-                    kept.failed = None;
+                    entry.value = Some((Arc::new(value), now));
+                    entry.failed = None;
                 }
                 Err(error) => {
                     tracing::warn!(action = %error.action, code = %error.code, message = %error.message, "AWS did not answer");
-                    kept.failed = Some((error, now));
+                    entry.failed = Some((error, now));
                 }
             }
         }
-        let value = kept.value.clone();
-        let error = kept.failed.as_ref().map(|(error, _)| error.clone());
+        let value = entry.value.clone();
+        let error = entry.failed.as_ref().map(|(error, _)| error.clone());
         let at = value.as_ref().map(|(_, at)| *at);
         (value.map(|(value, _)| value), Age { at, error })
     }
@@ -144,13 +144,14 @@ pub struct Aws {
     options: AwsOptions,
     credentials: Credentials,
     clock: Clock,
-    types: Shelf<ByFamily, Vec<InstanceType>>,
-    offerings: Shelf<ByFamily, Vec<TypeOffering>>,
-    zones: Shelf<String, Vec<Zone>>,
-    list_prices: Shelf<String, BTreeMap<String, Money>>,
-    prices: Shelf<(String, BTreeSet<String>), Vec<SpotPrice>>,
-    scores: Shelf<ScoreRequest, BTreeMap<String, u8>>,
-    subnets: Shelf<(String, Tags), BTreeSet<String>>,
+    types: Cache<ByFamily, Vec<InstanceType>>,
+    offerings: Cache<ByFamily, Vec<TypeOffering>>,
+    zones: Cache<String, Vec<Zone>>,
+    list_prices: Cache<String, BTreeMap<String, Money>>,
+    prices: Cache<(String, BTreeSet<String>), Vec<SpotPrice>>,
+    scores: Cache<ScoreRequest, BTreeMap<String, u8>>,
+    subnets: Cache<(String, Tags), BTreeSet<String>>,
+    groups: Cache<(String, Tags), usize>,
 }
 
 impl Aws {
@@ -161,13 +162,14 @@ impl Aws {
             options,
             credentials,
             clock,
-            types: Shelf::default(),
-            offerings: Shelf::default(),
-            zones: Shelf::default(),
-            list_prices: Shelf::default(),
-            prices: Shelf::default(),
-            scores: Shelf::default(),
-            subnets: Shelf::default(),
+            types: Cache::default(),
+            offerings: Cache::default(),
+            zones: Cache::default(),
+            list_prices: Cache::default(),
+            prices: Cache::default(),
+            scores: Cache::default(),
+            subnets: Cache::default(),
+            groups: Cache::default(),
         }
     }
 
@@ -199,6 +201,103 @@ impl Aws {
     ) -> Result<Reading, AwsError> {
         let now = (self.clock)();
         let ec2 = self.ec2(region)?;
+        let (mut market, mut ages, fitting) = Box::pin(self.sold(&ec2, wanted, now)).await?;
+        if let Some(tags) = subnet_tags {
+            let (zones, age) = Box::pin(self.subnets(&ec2, tags, now)).await;
+            market.subnets =
+                zones.map(|zones| zones.iter().map(|one| one.as_str().into()).collect());
+            ages.subnets = Some(age);
+        }
+        if wanted.capacity == Capacity::Spot && !fitting.is_empty() {
+            let (scores, age) = Box::pin(self.zone_scores(&ec2, fitting, target, now)).await;
+            market.scores = scores;
+            ages.scores = age;
+        }
+        Ok(Reading { market, ages })
+    }
+
+    /// Reads what several regions sell to a pool, and one placement score for each of them; `home` is the region that is
+    /// asked for scores. What cannot be read says why and holds up nothing else.
+    pub async fn compare(
+        &self,
+        home: &str,
+        regions: &BTreeSet<String>,
+        wanted: &Wanted,
+        target: u32,
+    ) -> Vec<RegionMarket> {
+        let now = (self.clock)();
+        let mut all = Vec::new();
+        let mut types = BTreeSet::new();
+        // At once: a region that does not answer must not hold up the others.
+        let mut reads = Vec::new();
+        for region in regions {
+            reads.push(async move {
+                let ec2 = self.ec2(region)?;
+                Box::pin(self.sold(&ec2, wanted, now)).await
+            });
+        }
+        let reads = futures::future::join_all(reads).await;
+        for (region, read) in regions.iter().zip(reads) {
+            let (market, fresh) = match read {
+                Ok((market, ages, fitting)) => {
+                    types.extend(fitting);
+                    (Ok(market), ages.prices.error.is_none())
+                }
+                Err(error) => (Err(error.to_string()), false),
+            };
+            all.push(RegionMarket {
+                region: region.as_str().into(),
+                market,
+                fresh,
+                score: None,
+            });
+        }
+        if wanted.capacity == Capacity::Spot {
+            let request = ScoreRequest {
+                regions: regions.clone(),
+                by_zone: false,
+                types,
+                target,
+            };
+            if let Ok(ec2) = self.ec2(home) {
+                let (scores, _) = Box::pin(self.scored(&ec2, request, now)).await;
+                for one in &mut all {
+                    let found = scores.as_ref().and_then(|all| all.get(&*one.region));
+                    one.score = found.copied();
+                }
+            }
+        }
+        all
+    }
+
+    /// How many security groups of a region have all of these tags.
+    pub async fn security_groups(
+        &self,
+        region: &str,
+        tags: &BTreeMap<String, String>,
+    ) -> (Option<usize>, Age) {
+        let now = (self.clock)();
+        let ec2 = match self.ec2(region) {
+            Ok(ec2) => ec2,
+            Err(error) => {
+                let error = Some(error);
+                return (None, Age { at: None, error });
+            }
+        };
+        let read = async { Ok(ec2.security_groups(tags).await?.len()) };
+        let key = (region.to_owned(), tags.clone());
+        let (count, age) = Box::pin(self.groups.get(key, SUBNETS_FOR, now, read)).await;
+        (count.map(|count| *count), age)
+    }
+
+    /// Types, where they are offered, and at which prices; and the names of those that fit.
+    async fn sold(
+        &self,
+        ec2: &Ec2,
+        wanted: &Wanted,
+        now: Timestamp,
+    ) -> Result<(Market, Ages, BTreeSet<String>), AwsError> {
+        let region = ec2.region();
         let mut patterns: Vec<String> = wanted
             .families
             .iter()
@@ -232,13 +331,6 @@ impl Aws {
             )
         };
         market.offered = known.map(pair).collect();
-        let mut subnets_age = None;
-        if let Some(tags) = subnet_tags {
-            let (zones, age) = Box::pin(self.subnets(&ec2, tags, now)).await;
-            market.subnets =
-                zones.map(|zones| zones.iter().map(|one| one.as_str().into()).collect());
-            subnets_age = Some(age);
-        }
         let fitting: BTreeSet<String> = rank(&market, wanted, wanted.capacity)
             .fitting
             .iter()
@@ -248,11 +340,11 @@ impl Aws {
             at: None,
             error: None,
         };
-        let mut sight = Sight {
+        let mut ages = Ages {
             types: types_age,
             prices: unasked.clone(),
             scores: unasked,
-            subnets: subnets_age,
+            subnets: None,
             list_prices,
         };
         if wanted.capacity == Capacity::Spot && !fitting.is_empty() {
@@ -260,12 +352,9 @@ impl Aws {
             let key = (region.to_owned(), fitting.clone());
             let (rows, age) = Box::pin(self.prices.get(key, PRICES_FOR, now, read)).await;
             market.spot = current(&required(rows, &age)?, now);
-            sight.prices = age;
-            let (scores, age) = Box::pin(self.scores(&ec2, fitting, target, now)).await;
-            market.scores = scores;
-            sight.scores = age;
+            ages.prices = age;
         }
-        Ok(Reading { market, sight })
+        Ok((market, ages, fitting))
     }
 
     async fn list(
@@ -305,32 +394,13 @@ impl Aws {
     }
 
     /// Scores by zone name; AWS gives them by zone id.
-    async fn scores(
+    async fn zone_scores(
         &self,
         ec2: &Ec2,
         types: BTreeSet<String>,
         target: u32,
         now: Timestamp,
     ) -> (Option<BTreeMap<Name, u8>>, Age) {
-        if types.len() < FEWEST_TYPES {
-            let message = format!(
-                "AWS scores fewer than {FEWEST_TYPES} types low whatever there is of them, so it is not asked for {}",
-                types.len()
-            );
-            let error = AwsError::new(
-                "GetSpotPlacementScores",
-                "FewTypes",
-                message,
-                AwsErrorKind::Invalid,
-            );
-            return (
-                None,
-                Age {
-                    at: None,
-                    error: Some(error),
-                },
-            );
-        }
         let region = ec2.region().to_owned();
         let (zones, age) =
             Box::pin(self.zones.get(region.clone(), ZONES_FOR, now, ec2.zones())).await;
@@ -338,20 +408,12 @@ impl Aws {
             return (None, age);
         };
         let request = ScoreRequest {
-            region,
+            regions: BTreeSet::from([region]),
+            by_zone: true,
             types,
             target,
         };
-        let read = async {
-            let scores = ec2.placement_scores(&request).await?;
-            let own = scores
-                .into_iter()
-                .filter(|one| one.region == request.region);
-            Ok(own
-                .filter_map(|one| Some((one.availability_zone_id?, one.score)))
-                .collect())
-        };
-        let (scores, age) = Box::pin(self.scores.get(request.clone(), SCORES_FOR, now, read)).await;
+        let (scores, age) = Box::pin(self.scored(ec2, request, now)).await;
         let by_name = scores.map(|scores| {
             let known = zones.iter().filter_map(|zone| {
                 let score = scores.get(&zone.zone_id)?;
@@ -360,6 +422,46 @@ impl Aws {
             known.collect()
         });
         (by_name, age)
+    }
+
+    /// Scores by zone id, or by region.
+    async fn scored(
+        &self,
+        ec2: &Ec2,
+        request: ScoreRequest,
+        now: Timestamp,
+    ) -> Found<BTreeMap<String, u8>> {
+        if request.types.len() < FEWEST_TYPES {
+            let message = format!(
+                "AWS scores fewer than {FEWEST_TYPES} types low whatever there is of them, so it is not asked for {}",
+                request.types.len()
+            );
+            let error = AwsError::new(
+                "GetSpotPlacementScores",
+                "FewTypes",
+                message,
+                AwsErrorKind::Invalid,
+            );
+            let error = Some(error);
+            return (None, Age { at: None, error });
+        }
+        let key = request.clone();
+        let read = async {
+            let scores = ec2.placement_scores(&request).await?;
+            let own = scores
+                .into_iter()
+                .filter(|one| request.regions.contains(&one.region));
+            let place = |one: PlacementScore| {
+                let place = if request.by_zone {
+                    one.availability_zone_id?
+                } else {
+                    one.region
+                };
+                Some((place, one.score))
+            };
+            Ok(own.filter_map(place).collect())
+        };
+        Box::pin(self.scores.get(key, SCORES_FOR, now, read)).await
     }
 }
 

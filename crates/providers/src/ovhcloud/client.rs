@@ -189,7 +189,6 @@ impl Client {
             // The clock may have been set, the token may have ended, and keys may have been replaced.
             let stale = matches!(refused.meaning, Meaning::Clock | Meaning::Credentials);
             if !stale || renew {
-                tracing::debug!(%method, path, error = %refused.error, "refused");
                 return Err(if refused.meaning == Meaning::Clock {
                     clock_is_right(&refused)
                 } else {

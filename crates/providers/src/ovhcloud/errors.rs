@@ -95,9 +95,12 @@ pub fn understand(
         .headers
         .get("x-ovh-queryid")
         .and_then(|id| id.to_str().ok())
-        .map(|id| format!(" (query {})", excerpt(id.as_bytes())))
+        .map(|id| excerpt(id.as_bytes()))
         .unwrap_or_default();
-    let error = error(&meaning, &said, &query, method, path, reply);
+    // OVHcloud's support asks for it. It is another each time: a condition with it in its words would change for ever.
+    let status = reply.status.as_u16();
+    tracing::info!(%method, path, status, query, said, "OVHcloud refused a call");
+    let error = error(&meaning, &said, method, path, reply);
     Refused { meaning, error }
 }
 
@@ -165,7 +168,6 @@ fn meaning(code: u16, refusal: &Refusal, said: &str, method: &Method, path: &str
 fn error(
     meaning: &Meaning,
     said: &str,
-    query: &str,
     method: &Method,
     path: &str,
     reply: &Reply,
@@ -174,35 +176,34 @@ fn error(
     match meaning {
         Meaning::NotGranted(call) => ProviderError::Unauthorised(format!(
             "the OVHcloud credentials may not call {call}: {said}; add this rule to the consumer key, or the \
-             matching action to the service account's policy{query}"
+             matching action to the service account's policy"
         )),
         Meaning::Credentials => ProviderError::Unauthorised(format!(
             "the OVHcloud credentials are not accepted: {said}; check the keys in the Secret, and that the consumer \
-             key is validated and has not expired{query}"
+             key is validated and has not expired"
         )),
         Meaning::Clock => ProviderError::Transient(format!(
-            "{call}: the signature is not accepted: {said}; check applicationSecret and the clock of this machine{query}"
+            "{call}: the signature is not accepted: {said}; check applicationSecret and the clock of this machine"
         )),
-        Meaning::NotFound => ProviderError::NotFound(format!("{call}: {said}{query}")),
+        Meaning::NotFound => ProviderError::NotFound(format!("{call}: {said}")),
         Meaning::Quota => ProviderError::Quota(format!(
-            "{said}; raise the quota of the project in the OVHcloud console{query}"
+            "{said}; raise the quota of the project in the OVHcloud console"
         )),
-        Meaning::OutOfStock => ProviderError::OutOfCapacity(format!("{said}{query}")),
-        Meaning::PoolLimit | Meaning::NodeLimit => {
-            ProviderError::OutOfCapacity(format!("{said}{query}"))
+        Meaning::OutOfStock | Meaning::PoolLimit | Meaning::NodeLimit => {
+            ProviderError::OutOfCapacity(said.to_owned())
         }
         Meaning::Suspended => ProviderError::Unauthorised(format!(
-            "the project is suspended or expired: {said}; see its billing in the OVHcloud console{query}"
+            "the project is suspended or expired: {said}; see its billing in the OVHcloud console"
         )),
         Meaning::Throttled => ProviderError::Throttled {
-            message: format!("{call}: {said}{query}"),
+            message: format!("{call}: {said}"),
             retry_after: reply.retry_after(),
         },
         Meaning::Exists | Meaning::Busy | Meaning::Transient => {
-            ProviderError::Transient(format!("{call}: {} {said}{query}", reply.status.as_u16()))
+            ProviderError::Transient(format!("{call}: {} {said}", reply.status.as_u16()))
         }
         Meaning::SingleZone | Meaning::ZoneWanted | Meaning::NoMonthly | Meaning::Invalid => {
-            ProviderError::Invalid(format!("{call}: {said}{query}"))
+            ProviderError::Invalid(format!("{call}: {said}"))
         }
     }
 }

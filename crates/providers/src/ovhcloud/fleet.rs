@@ -87,7 +87,7 @@ pub(super) struct Fleet {
     pub(super) entries: BTreeMap<Name, Entry>,
     /// Our pools by name.
     pub(super) pools: BTreeMap<String, NodePool>,
-    /// How many pools the cluster has in all.
+    /// How many pools of the cluster are listed, whoever made them.
     pub(super) pool_count: usize,
     /// Nodes by pool id.
     pub(super) nodes: BTreeMap<String, PoolNodes>,
@@ -104,6 +104,19 @@ pub(super) struct Fleet {
 pub(super) struct Order {
     pub(super) desired: u32,
     pub(super) victims: Vec<String>,
+}
+
+/// What there is in a pool.
+#[derive(Default)]
+struct Tally {
+    /// Machines that stay, with or without a node as yet, and nodes that are no machine's.
+    staying: usize,
+    /// Machines that leave and wait for a node, so that it can be named.
+    waiting: usize,
+    /// Machines whose nodes the service has lost: it makes others in their place.
+    lost: usize,
+    /// Nodes that are to go.
+    victims: Vec<String>,
 }
 
 pub(super) fn passed(now: Timestamp, since: Timestamp) -> Duration {
@@ -132,6 +145,11 @@ impl Fleet {
         self.ordered.retain(|name, _| pools.contains_key(name));
         self.empty.retain(|name, _| pools.contains_key(name));
         self.read = Some(now);
+    }
+
+    /// How many pools the cluster has in all, those included that are not listed yet.
+    pub(super) fn count(&self) -> usize {
+        self.pool_count + self.made.len()
     }
 
     /// Takes over the nodes of one pool, read when the pool looked as it does now.
@@ -168,6 +186,14 @@ impl Fleet {
             .into_iter()
             .map(|(_, pool)| (pool.name.clone(), pool.id.clone()))
             .collect()
+    }
+
+    /// The id of a pool whose nodes were read longer ago than `age`.
+    pub(super) fn aged(&self, name: &str, now: Timestamp, age: Duration) -> Option<String> {
+        let pool = self.pools.get(name)?;
+        let known = self.nodes.get(&pool.id);
+        let old = known.is_none_or(|known| passed(now, known.read) >= age);
+        old.then(|| pool.id.clone())
     }
 
     fn in_motion(&self, name: &str, known: &PoolNodes) -> bool {
@@ -213,24 +239,26 @@ impl Fleet {
         strays
     }
 
-    /// Which nodes go to which machines now: the oldest node to the machine that waits longest, and only then to
-    /// machines that leave before they had one.
-    pub(super) fn bindings(&self) -> Vec<(Name, Entry)> {
-        let mut bound = Vec::new();
-        for name in self.pools.keys() {
-            let mut waiting: Vec<(&Name, &Entry)> = self
-                .entries
-                .iter()
-                .filter(|(_, entry)| entry.pool == *name && entry.node.is_none())
-                .collect();
-            waiting.sort_by_key(|(uid, entry)| (entry.leaving.is_some(), entry.at, *uid));
-            for ((uid, entry), node) in waiting.into_iter().zip(self.strays(name)) {
-                let mut entry = entry.clone();
-                entry.node = Some(node.id.clone());
-                bound.push((uid.clone(), entry));
-            }
+    /// Which nodes of a pool go to which machines now: the oldest node to the machine that waits longest, and only then
+    /// to machines that leave before they had one.
+    pub(super) fn bindings(&self, name: &str) -> Vec<(Name, Entry)> {
+        let mut waiting: Vec<(&Name, &Entry)> = self
+            .entries
+            .iter()
+            .filter(|(_, entry)| entry.pool == name && entry.node.is_none())
+            .collect();
+        if waiting.is_empty() {
+            return Vec::new();
         }
+        waiting.sort_by_key(|(uid, entry)| (entry.leaving.is_some(), entry.at, *uid));
+        let bound = waiting.into_iter().zip(self.strays(name));
         bound
+            .map(|((uid, entry), node)| {
+                let node = Some(node.id.clone());
+                let entry = entry.clone();
+                (uid.clone(), Entry { node, ..entry })
+            })
+            .collect()
     }
 
     /// Machines that are gone: their nodes are not listed any more.
@@ -291,41 +319,52 @@ impl Fleet {
     }
 
     /// What a pool should be: `given_up` are machines that are not counted any more.
+    ///
+    /// The service replaces a node that it loses, and when a pool shrinks by more nodes than were named it chooses the
+    /// others itself. So a pool never shrinks by a node that is not listed yet while others stay in it: the node is waited
+    /// for, and then given to a machine or named.
     pub(super) fn order(&self, name: &str, given_up: &[Name]) -> Order {
-        let own: Vec<(&Name, &Entry)> = self
-            .entries
-            .iter()
-            .filter(|(_, entry)| entry.pool == name)
-            .collect();
-        let staying = own
-            .iter()
-            .filter(|(_, entry)| entry.leaving.is_none())
-            .count()
-            + self.strays(name).len();
-        let waiting = own
-            .iter()
-            .filter(|(uid, entry)| {
-                entry.leaving.is_some() && entry.node.is_none() && !given_up.contains(uid)
-            })
-            .count();
-        // Where nobody stays, any node may go: nothing has to be waited for.
-        let desired = if staying == 0 { 0 } else { staying + waiting };
-        let listed = self.nodes_of(name);
-        let victims = own
-            .iter()
-            .filter(|(_, entry)| entry.leaving.is_some())
-            .filter_map(|(_, entry)| entry.node.as_deref())
-            .filter(|id| {
-                listed
-                    .iter()
-                    .any(|node| node.id == *id && !node.is_leaving())
-            })
-            .map(str::to_owned)
-            .collect();
+        let count = self.tally(name, given_up);
+        let victims = count.victims;
+        let told = self.pools.get(name).map(|pool| pool.desired_nodes);
+        let told = told.or_else(|| self.made.get(name).map(|made| made.desired));
+        let told = usize::try_from(told.unwrap_or(0)).unwrap_or(usize::MAX);
+        let least = told.saturating_sub(victims.len() + given_up.len());
+        let desired = if count.staying + count.lost == 0 {
+            // Where nothing stays, any node may go: nothing has to be waited for.
+            0
+        } else {
+            least.max(count.staying + count.waiting)
+        };
         Order {
             desired: u32::try_from(desired).unwrap_or(u32::MAX),
             victims,
         }
+    }
+
+    fn tally(&self, name: &str, given_up: &[Name]) -> Tally {
+        let live: BTreeSet<&str> = self
+            .nodes_of(name)
+            .iter()
+            .filter(|node| !node.is_leaving())
+            .map(|node| node.id.as_str())
+            .collect();
+        let mut count = Tally {
+            staying: self.strays(name).len(),
+            ..Tally::default()
+        };
+        let own = self.entries.iter().filter(|(_, one)| one.pool == name);
+        for (uid, entry) in own {
+            let listed = entry.node.as_deref().filter(|id| live.contains(id));
+            match (entry.leaving, &entry.node, listed) {
+                (None, None, _) | (None, Some(_), Some(_)) => count.staying += 1,
+                (None, Some(_), None) => count.lost += 1,
+                (Some(_), None, _) if !given_up.contains(uid) => count.waiting += 1,
+                (Some(_), _, Some(id)) => count.victims.push(id.to_owned()),
+                (Some(_), _, None) => {}
+            }
+        }
+        count
     }
 
     /// Whether a pool has been told already.

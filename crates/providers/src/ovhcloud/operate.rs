@@ -17,6 +17,8 @@ use crate::{LaunchRequest, LedgerEntry, ProviderError, Uid};
 pub(super) const FRESH: Duration = Duration::from_secs(10);
 /// How old it may be when the calls of this minute are needed for writes.
 const SHORT: Duration = Duration::from_mins(1);
+/// How old it may be when nodes are named that are to go.
+const JUST_READ: Duration = Duration::from_secs(2);
 /// Calls that readings leave for writes.
 const KEPT_FOR_WRITES: u32 = 4;
 /// Nodes of a pool in which nothing moves are read so often, where they have to be read pool by pool.
@@ -195,7 +197,16 @@ impl Ovh {
         for uid in fleet.gone(now) {
             self.erase(fleet, &uid).await?;
         }
-        for (uid, entry) in fleet.bindings() {
+        let names: Vec<String> = fleet.pools.keys().cloned().collect();
+        for name in names {
+            self.bind(fleet, &name).await?;
+        }
+        Ok(())
+    }
+
+    /// Gives the nodes of a pool that are no machine's to machines of the pool that have none.
+    async fn bind(&self, fleet: &mut Fleet, name: &str) -> Result<(), ProviderError> {
+        for (uid, entry) in fleet.bindings(name) {
             if let Some(node) = fleet
                 .nodes_of(&entry.pool)
                 .iter()
@@ -203,7 +214,7 @@ impl Ovh {
                 .filter(|node| node.status == "FLAVOR_OUT_OF_STOCK_ERROR")
             {
                 tracing::info!(node = %node.id, flavor = %entry.flavor, "out of stock");
-                self.leave_alone(&entry.flavor, &entry.zone, now);
+                self.leave_alone(&entry.flavor, &entry.zone, self.now());
             }
             self.store(fleet, &uid, entry).await?;
         }
@@ -258,9 +269,19 @@ impl Ovh {
         shape: Option<&Shape>,
     ) -> Result<(), Refused> {
         let now = self.now();
-        let given_up = fleet.given_up(name, now);
-        let order = fleet.order(name, &given_up);
+        // A node that the service made in place of a lost one is there for whichever machine comes next.
+        self.bind(fleet, name).await?;
+        let mut given_up = fleet.given_up(name, now);
+        let mut order = fleet.order(name, &given_up);
         let site = self.site().await?;
+        if !order.victims.is_empty()
+            && order.desired > 0
+            && !fleet.is_told(name, &order, now)
+            && self.look_again(fleet, &site.kube, name).await?
+        {
+            given_up = fleet.given_up(name, now);
+            order = fleet.order(name, &given_up);
+        }
         if !fleet.is_told(name, &order, now) {
             self.tell(fleet, &site.kube, name, &order, shape).await?;
         }
@@ -268,6 +289,20 @@ impl Ovh {
             self.erase(fleet, &uid).await?;
         }
         Ok(())
+    }
+
+    /// Reads the nodes of a pool again before some of them are named, unless that was just done: of a node that the
+    /// service has lost meanwhile it would choose another to go in its place.
+    async fn look_again(&self, fleet: &mut Fleet, kube: &str, name: &str) -> Result<bool, Refused> {
+        let now = self.now();
+        let Some(id) = fleet.aged(name, now, JUST_READ) else {
+            return Ok(false);
+        };
+        let nodes = self.client.pool_nodes(kube, &id).await;
+        let nodes = nodes.map_err(not_an_answer)?;
+        fleet.take_nodes(name, nodes, now);
+        self.bind(fleet, name).await?;
+        Ok(true)
     }
 
     async fn tell(
@@ -334,7 +369,6 @@ impl Ovh {
                 fleet
                     .made
                     .insert(name.to_owned(), made(id, pool.desired_nodes));
-                fleet.pool_count += 1;
                 Ok(())
             }
             // An earlier call whose answer was lost.
@@ -441,8 +475,8 @@ impl Ovh {
         fresh: &mut Vec<String>,
     ) -> Result<(Shape, String), ProviderError> {
         let most_pools = self.most_pools();
-        let coming = fleet.made.len() + fresh.len();
-        let short = (fleet.pool_count + coming) * 10 >= most_pools * 9;
+        let count = fleet.count() + fresh.len();
+        let short = count * 10 >= most_pools * 9;
         let shapes = [Some(shape.clone()), short.then(|| shape.bared())];
         let mut new = None;
         for shape in shapes.into_iter().flatten() {
@@ -471,15 +505,14 @@ impl Ovh {
         let (shape, name) = new.ok_or_else(|| {
             ProviderError::OutOfCapacity("every node pool of this shape is full".to_owned())
         })?;
-        if fleet.pool_count + coming >= most_pools {
+        if count >= most_pools {
             let free = if fleet.empty.is_empty() {
                 "none of them is empty"
             } else {
                 "an empty one is being removed"
             };
             return Err(ProviderError::OutOfCapacity(format!(
-                "the cluster has {} node pools and may have {most_pools}; {free}",
-                fleet.pool_count
+                "the cluster has {count} node pools and may have {most_pools}; {free}"
             )));
         }
         fresh.push(name.clone());
@@ -561,7 +594,7 @@ impl Ovh {
             }
             Meaning::NoMonthly => lessons.no_monthly.insert(shape.flavor.clone()),
             Meaning::PoolLimit => {
-                let most = fleet.pool_count.max(1);
+                let most = fleet.count().max(1);
                 let first = lessons.most_pools != Some(most);
                 lessons.most_pools = Some(most);
                 first

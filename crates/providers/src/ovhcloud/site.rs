@@ -23,6 +23,11 @@ impl Ovh {
         self.site.get_or_try_init(|| self.find_site()).await
     }
 
+    /// The same, if it has been found already.
+    pub fn known_site(&self) -> Option<&Site> {
+        self.site.get()
+    }
+
     async fn find_site(&self) -> Result<Site, ProviderError> {
         let project = &self.options.service_name;
         let kube = match &self.options.kube_id {

@@ -8,7 +8,8 @@ use joiner_core::labels;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use crate::clouds::sim::CloudEvent;
+use super::ledger::Ledger;
+use crate::clouds::watched::CloudEvent;
 use joiner_embedded::api::{ChangeKind, Commit};
 use joiner_embedded::cluster::fields::Fields as _;
 
@@ -47,13 +48,13 @@ impl Journal {
         });
     }
 
-    pub(super) fn commit(&mut self, commit: &Commit<'_>) {
+    pub(super) fn commit(&mut self, commit: &Commit<'_>, ledger: &Ledger) {
         let facts = match commit.resource {
-            "nodeclaims.karpenter.sh" => claim(commit.object),
+            machines if ledger.of_machines(machines).is_some() => claim(commit.object),
+            pools if ledger.of_pools(pools).is_some() => String::new(),
             "nodes" => node(commit.object),
             "pods" => pod(commit.object),
-            "nodepools.karpenter.sh"
-            | "deployments.apps"
+            "deployments.apps"
             | "jobs.batch"
             | "daemonsets.apps"
             | "poddisruptionbudgets.policy" => String::new(),
@@ -117,6 +118,7 @@ impl Journal {
                 return;
             }
             CloudEvent::Announced(id) => (id.to_string(), "its end is announced".to_owned()),
+            CloudEvent::Taken(id) => (id.to_string(), "taken, its order stands".to_owned()),
             CloudEvent::Terminating(id) => (id.to_string(), "told to go".to_owned()),
             CloudEvent::Gone { id, taken: true } => {
                 (id.to_string(), "taken back by the cloud".to_owned())

@@ -1,15 +1,16 @@
 //! The truth: objects and machines as they are, followed change by change.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Deref;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use joiner_core::labels;
-use joiner_providers::{Machine, MachineId};
+use joiner_providers::{Machine, MachineId, NodeLink};
 use serde_json::Value;
 
+use super::family::{Family, Terms};
 use super::journal::subject;
-use crate::clouds::sim::CloudEvent;
+use crate::clouds::watched::CloudEvent;
 use joiner_embedded::api::{ChangeKind, Commit};
 use joiner_embedded::cluster::fields::Fields as _;
 
@@ -19,12 +20,69 @@ pub(super) const INTENT: &str = "joiner.dev/disruption";
 pub(super) const DEADLINE: &str = "karpenter.sh/nodeclaim-termination-timestamp";
 /// The taint of a node that is to go.
 const DISRUPTED: &str = "karpenter.sh/disrupted";
+/// Who looks after a node or a machine object: the cluster's identity, a dot, the family.
+pub(super) const MANAGED_BY: &str = "joiner.dev/managed-by";
+/// On a node: UID of the machine object that it belongs to.
+pub(super) const MACHINE_UID: &str = "joiner.dev/machine-uid";
 /// Pods and nodes that bear it are left alone.
 pub(super) const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
 /// What the embedded controllers have not taken in yet is at most so old.
 const NEWS: SignedDuration = SignedDuration::from_secs(2);
 /// How long a decision may lie back that a change carries out.
 const DECISION: SignedDuration = SignedDuration::from_mins(2);
+
+/// A family, and the key of an object of its.
+pub(super) type Id = (&'static str, String);
+
+/// A machine object.
+#[derive(Debug, Clone)]
+pub(super) struct Claim {
+    pub(super) family: &'static Family,
+    object: Arc<Value>,
+}
+
+impl Deref for Claim {
+    type Target = Value;
+
+    fn deref(&self) -> &Value {
+        &self.object
+    }
+}
+
+impl Claim {
+    pub(super) fn new(family: &'static Family, object: &Arc<Value>) -> Self {
+        Claim {
+            family,
+            object: object.clone(),
+        }
+    }
+
+    /// The pool that it belongs to.
+    pub(super) fn pool(&self) -> Id {
+        (self.family.name, (self.family.pool)(&self.object))
+    }
+
+    /// How the journal calls it.
+    pub(super) fn subject(&self) -> String {
+        subject(self.family.machines, &key(&self.object))
+    }
+}
+
+/// A pool.
+#[derive(Debug)]
+pub(super) struct Pool {
+    pub(super) name: String,
+    pub(super) terms: Terms,
+    object: Arc<Value>,
+}
+
+impl Deref for Pool {
+    type Target = Value;
+
+    fn deref(&self) -> &Value {
+        &self.object
+    }
+}
 
 /// A machine at a cloud.
 #[derive(Debug)]
@@ -33,13 +91,16 @@ pub(super) struct Bought {
     pub(super) stopping: bool,
     /// The cloud has said that it will take it back.
     pub(super) announced: bool,
+    /// The cloud has taken it back; its order is still on record.
+    pub(super) taken: bool,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    pub(super) claims: BTreeMap<String, Arc<Value>>,
+    families: Vec<&'static Family>,
+    pub(super) claims: BTreeMap<Id, Claim>,
     pub(super) nodes: BTreeMap<String, Arc<Value>>,
-    pub(super) pools: BTreeMap<String, Arc<Value>>,
+    pub(super) pools: BTreeMap<Id, Pool>,
     pub(super) budgets: BTreeMap<String, Arc<Value>>,
     pub(super) daemons: BTreeMap<String, Arc<Value>>,
     pub(super) pods: BTreeMap<String, Arc<Value>>,
@@ -48,30 +109,67 @@ pub(super) struct Ledger {
     /// Pods that were well until a moment ago: budgets may not know yet.
     lost: VecDeque<(Timestamp, Arc<Value>)>,
     /// Machine objects that went a short while ago, by pool.
-    went: VecDeque<(Timestamp, String)>,
+    went: VecDeque<(Timestamp, Id)>,
     /// When pods were bound.
     bound: BTreeMap<String, Timestamp>,
     pub(super) bought: u64,
-    /// Every machine that was ever bought for an object: its node may outlive it.
-    owned: BTreeSet<String>,
+    /// What leads from a node to every machine that was ever bought for an object: the node may outlive it.
+    links: BTreeMap<String, (MachineId, String)>,
+    /// Labels among these.
+    link_labels: BTreeSet<String>,
 }
 
 impl Ledger {
+    /// Nothing yet, of these families.
+    pub(super) fn new(families: Vec<&'static Family>) -> Self {
+        Ledger {
+            families,
+            ..Self::default()
+        }
+    }
+
+    /// The family whose machine objects these are.
+    pub(super) fn of_machines(&self, resource: &str) -> Option<&'static Family> {
+        let mut all = self.families.iter().copied();
+        all.find(|one| one.machines == resource)
+    }
+
+    /// The family whose pools these are.
+    pub(super) fn of_pools(&self, resource: &str) -> Option<&'static Family> {
+        let mut all = self.families.iter().copied();
+        all.find(|one| one.pools == resource)
+    }
+
     pub(super) fn commit(&mut self, commit: &Commit<'_>) {
+        if let Some(family) = self.of_machines(commit.resource) {
+            let claim = Claim::new(family, commit.object);
+            let id = (family.name, commit.key.to_owned());
+            if commit.kind == ChangeKind::Deleted {
+                self.went.push_back((commit.at, claim.pool()));
+                self.claims.remove(&id);
+            } else {
+                self.claims.insert(id, claim);
+            }
+        }
+        if let Some(family) = self.of_pools(commit.resource) {
+            let id = (family.name, commit.key.to_owned());
+            if commit.kind == ChangeKind::Deleted {
+                self.pools.remove(&id);
+            } else {
+                let pool = Pool {
+                    name: commit.key.to_owned(),
+                    terms: (family.terms)(commit.object),
+                    object: commit.object.clone(),
+                };
+                self.pools.insert(id, pool);
+            }
+        }
         match commit.resource {
             "pods" => self.pod(commit),
-            "nodeclaims.karpenter.sh" => {
-                if commit.kind == ChangeKind::Deleted {
-                    self.went
-                        .push_back((commit.at, pool_of(commit.object).to_owned()));
-                }
-                put(&mut self.claims, commit);
-            }
             "nodes" => put(&mut self.nodes, commit),
-            "nodepools.karpenter.sh" => put(&mut self.pools, commit),
             "poddisruptionbudgets.policy" => put(&mut self.budgets, commit),
             "daemonsets.apps" => put(&mut self.daemons, commit),
-            _ => return,
+            _ => {}
         }
         prune(&mut self.lost, commit.at, NEWS);
         prune(&mut self.went, commit.at, DECISION);
@@ -104,13 +202,12 @@ impl Ledger {
         match event {
             CloudEvent::Launched(machine) => {
                 self.bought += 1;
-                if machine.uid.is_some() {
-                    self.owned.insert(machine.id.to_string());
-                }
+                self.link(machine);
                 let bought = Bought {
                     machine: machine.as_ref().clone(),
                     stopping: false,
                     announced: false,
+                    taken: false,
                 };
                 self.machines.insert(machine.id.clone(), bought);
             }
@@ -118,6 +215,11 @@ impl Ledger {
             CloudEvent::Announced(id) => {
                 if let Some(bought) = self.machines.get_mut(id) {
                     bought.announced = true;
+                }
+            }
+            CloudEvent::Taken(id) => {
+                if let Some(bought) = self.machines.get_mut(id) {
+                    bought.taken = true;
                 }
             }
             CloudEvent::Terminating(id) => {
@@ -129,6 +231,40 @@ impl Ledger {
                 self.machines.remove(id);
             }
         }
+    }
+
+    /// Notes what leads from a node to a machine that was bought for an object.
+    fn link(&mut self, machine: &Machine) {
+        let Some(uid) = &machine.uid else {
+            return;
+        };
+        for link in &machine.links {
+            let text = match link {
+                NodeLink::ProviderId(id) => format!("id {id}"),
+                NodeLink::SystemUuid(uuid) => format!("uuid {}", uuid.to_lowercase()),
+                NodeLink::Name(name) => format!("name {name}"),
+                NodeLink::Label { key, value } => {
+                    self.link_labels.insert(key.to_string());
+                    format!("label {key}={value}")
+                }
+            };
+            self.links
+                .insert(text, (machine.id.clone(), uid.0.to_string()));
+        }
+    }
+
+    /// The machine that a node grew out of and the UID that it was bought for, be they gone by now.
+    fn origin(&self, node: &Value) -> Option<&(MachineId, String)> {
+        let uuid = node.text(&["status", "nodeInfo", "systemUUID"]);
+        let fixed = [
+            format!("id {}", node.text(&["spec", "providerID"])),
+            format!("uuid {}", uuid.to_lowercase()),
+            format!("name {}", node.name()),
+        ];
+        let label = |key: &String| Some(format!("label {key}={}", node.label(key)?));
+        let labels = self.link_labels.iter().filter_map(label);
+        let mut all = fixed.into_iter().chain(labels);
+        all.find_map(|text| self.links.get(&text))
     }
 
     /// Pods on a node.
@@ -146,8 +282,18 @@ impl Ledger {
     }
 
     /// The machine object with this UID.
-    pub(super) fn claim_by_uid(&self, uid: &str) -> Option<&Arc<Value>> {
+    pub(super) fn claim_by_uid(&self, uid: &str) -> Option<&Claim> {
         self.claims.values().find(|claim| claim.uid() == uid)
+    }
+
+    /// Machine objects of a pool.
+    pub(super) fn claims_of<'a>(&'a self, pool: &'a Id) -> impl Iterator<Item = &'a Claim> {
+        self.claims.values().filter(move |one| one.pool() == *pool)
+    }
+
+    /// The pool of a machine object.
+    pub(super) fn pool_of(&self, claim: &Claim) -> Option<&Pool> {
+        self.pools.get(&claim.pool())
     }
 
     /// Machines that were bought for a UID.
@@ -158,30 +304,19 @@ impl Ledger {
     }
 
     /// The machine object that a node belongs to, by the machine behind both.
-    pub(super) fn claim_of_node(&self, node: &Value) -> Option<&Arc<Value>> {
-        let id = node.text(&["spec", "providerID"]);
-        self.claims
-            .values()
-            .find(|claim| !id.is_empty() && claim.text(&["status", "providerID"]) == id)
-            .or_else(|| {
-                let bought = self
-                    .machines
-                    .values()
-                    .find(|one| &*one.machine.id.0 == id)?;
-                self.claim_by_uid(&bought.machine.uid.as_ref()?.0)
-            })
+    pub(super) fn claim_of_node(&self, node: &Value) -> Option<&Claim> {
+        self.claim_by_uid(self.uid_of_node(node)?)
     }
 
-    /// Whether a node grew out of a machine that Joiner bought, be it gone by now.
-    pub(super) fn is_ours(&self, node: &Value) -> bool {
-        self.owned.contains(node.text(&["spec", "providerID"]))
+    /// The UID of the machine object, gone or not, whose machine a node grew out of; `None` for nodes of others.
+    pub(super) fn uid_of_node(&self, node: &Value) -> Option<&str> {
+        self.origin(node).map(|(_, uid)| uid.as_str())
     }
 
     /// The node that a machine became.
     pub(super) fn node_of(&self, id: &MachineId) -> Option<&Arc<Value>> {
-        self.nodes
-            .values()
-            .find(|node| node.text(&["spec", "providerID"]) == &*id.0)
+        let grew = |node: &&Arc<Value>| self.origin(node).is_some_and(|(own, _)| own == id);
+        self.nodes.values().find(grew)
     }
 
     /// Pods that were well a moment ago and are not any more.
@@ -190,26 +325,23 @@ impl Ledger {
     }
 
     /// Machine objects of a pool that went a short while ago.
-    pub(super) fn lately_gone(&self, pool: &str) -> usize {
+    pub(super) fn lately_gone(&self, pool: &Id) -> usize {
         self.went.iter().filter(|(_, of)| of == pool).count()
     }
 
     /// How the journal calls everything that belongs to a machine object.
-    pub(super) fn circle(&self, claim: &Value) -> Vec<String> {
+    pub(super) fn circle(&self, claim: &Claim) -> Vec<String> {
+        let node = claim.text(&["status", "nodeName"]);
         let mut all = vec![
-            subject("nodeclaims", claim.name()),
-            subject("nodes", claim.name()),
-            subject("nodepools", pool_of(claim)),
+            claim.subject(),
+            subject("nodes", if node.is_empty() { claim.name() } else { node }),
+            subject(claim.family.pools, &claim.pool().1),
         ];
         let uid = claim.uid();
         all.extend(
             self.machines_of(uid)
                 .map(|one| subject("machine", &one.machine.id.0)),
         );
-        let id = claim.text(&["status", "providerID"]);
-        if !id.is_empty() {
-            all.push(subject("machine", id));
-        }
         all.extend(
             self.pods_on(claim.text(&["status", "nodeName"]))
                 .map(|(key, _)| subject("pods", key)),
@@ -237,9 +369,12 @@ fn prune<T>(queue: &mut VecDeque<(Timestamp, T)>, now: Timestamp, age: SignedDur
     }
 }
 
-/// The pool of a machine object or node.
-pub(super) fn pool_of(object: &Value) -> &str {
-    object.label(labels::NODEPOOL).unwrap_or_default()
+/// Namespace, if it has one, and name.
+fn key(object: &Value) -> String {
+    match object.namespace() {
+        "" => object.name().to_owned(),
+        namespace => format!("{namespace}/{}", object.name()),
+    }
 }
 
 /// Whether a node that is to go keeps new pods away.

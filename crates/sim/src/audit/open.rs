@@ -7,7 +7,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::journal::subject;
-use super::ledger::{INTENT, Ledger, ended, is_work, keeps_away};
+use super::ledger::{INTENT, Ledger, MANAGED_BY, ended, is_work, keeps_away};
+use super::writes::{is_marked, marks};
 use super::{AuditOptions, Finding, Invariant, placeable};
 use joiner_embedded::cluster::fields::Fields as _;
 
@@ -20,11 +21,12 @@ impl Waits {
     pub(super) fn look(
         &mut self,
         ledger: &Ledger,
+        options: &AuditOptions,
         now: Timestamp,
         (bound, from): (Duration, Timestamp),
     ) -> Vec<Finding> {
         let bound = SignedDuration::try_from(bound).unwrap_or(SignedDuration::MAX);
-        let strays = strays(ledger);
+        let strays = strays(ledger, options);
         self.0
             .retain(|message, _| strays.iter().any(|one| one.message == *message));
         let mut late = Vec::new();
@@ -42,7 +44,7 @@ impl Waits {
 }
 
 /// Machines without objects, objects without machines, nodes without either.
-fn strays(ledger: &Ledger) -> Vec<Finding> {
+fn strays(ledger: &Ledger, options: &AuditOptions) -> Vec<Finding> {
     let mut all = Vec::new();
     let mut found = |message: String, about: Vec<String>| {
         all.push(Finding::new(Invariant::NothingLeaked, message, about));
@@ -58,8 +60,8 @@ fn strays(ledger: &Ledger) -> Vec<Finding> {
             );
         }
     }
-    for (name, claim) in &ledger.claims {
-        let launched = claim.condition_true("Launched");
+    for ((_, name), claim) in &ledger.claims {
+        let launched = claim.condition_true("Launched") && !options.is_foreign(claim);
         if launched && ledger.machines_of(claim.uid()).next().is_none() {
             found(
                 format!("machine object {name} has no machine"),
@@ -68,8 +70,7 @@ fn strays(ledger: &Ledger) -> Vec<Finding> {
         }
     }
     for (name, node) in &ledger.nodes {
-        let marked = node.has_finalizer("karpenter.sh/termination");
-        if marked && ledger.claim_of_node(node).is_none() {
+        if options.marks_as_ours(node) && ledger.claim_of_node(node).is_none() {
             found(
                 format!("node {name} has no machine object"),
                 vec![subject("nodes", name)],
@@ -81,12 +82,22 @@ fn strays(ledger: &Ledger) -> Vec<Finding> {
 
 /// Everything that has not settled.
 pub(super) fn all(ledger: &Ledger, options: &AuditOptions) -> Vec<Finding> {
-    let mut open = strays(ledger);
+    let mut open = strays(ledger, options);
     let mut found = |invariant, message: String, about: Vec<String>| {
         open.push(Finding::new(invariant, message, about));
     };
-    for (name, claim) in &ledger.claims {
-        let ours = claim.text(&["spec", "nodeClassRef", "group"]) == options.class_group;
+    for ((_, name), claim) in &ledger.claims {
+        let ours = !options.is_foreign(claim);
+        if ours && !is_marked(claim, options) {
+            found(
+                Invariant::Marked,
+                format!(
+                    "machine object {name} does not say who looks after it but {:?}",
+                    claim.annotation(MANAGED_BY)
+                ),
+                ledger.circle(claim),
+            );
+        }
         if claim.deleting() {
             found(
                 Invariant::DeletionsEnd,
@@ -112,7 +123,23 @@ pub(super) fn all(ledger: &Ledger, options: &AuditOptions) -> Vec<Finding> {
             found(
                 Invariant::MarksRemoved,
                 format!("node {name} keeps pods away"),
-                vec![subject("nodes", name), subject("nodeclaims", name)],
+                ledger
+                    .claim_of_node(node)
+                    .map_or_else(|| vec![subject("nodes", name)], |one| ledger.circle(one)),
+            );
+        }
+        if let Some(claim) = ledger.claim_of_node(node)
+            && claim.condition_true("Initialized")
+            && marks(node) != Some((options.manager(claim.family), claim.uid().to_owned()))
+        {
+            found(
+                Invariant::Marked,
+                format!(
+                    "node {name} of {} is marked {:?}",
+                    claim.name(),
+                    marks(node)
+                ),
+                ledger.circle(claim),
             );
         }
     }

@@ -8,7 +8,7 @@ use joiner_core::resources::{CPU, MEMORY, PODS, Resources};
 use serde_json::Value;
 
 use super::AuditOptions;
-use super::ledger::{Ledger, pool_of};
+use super::ledger::{Id, Ledger, Pool};
 use super::purchases::used;
 use joiner_embedded::cluster::fields::Fields as _;
 use joiner_embedded::cluster::quantity;
@@ -18,28 +18,27 @@ pub(super) fn pool_for(ledger: &Ledger, options: &AuditOptions, pod: &Value) -> 
     ledger
         .pools
         .iter()
-        .filter(|(_, pool)| !pool.deleting() && pool.int(&["spec", "replicas"]).is_none())
-        .find(|(name, pool)| {
-            let class = pool.text(&["spec", "template", "spec", "nodeClassRef", "name"]);
-            let group = pool.text(&["spec", "template", "spec", "nodeClassRef", "group"]);
-            let catalog = options.catalogs.get(class);
-            group == options.class_group
-                && tolerates(pod, pool)
-                && catalog.is_some_and(|catalog| sells(ledger, name, pool, catalog, pod))
+        .filter(|(_, pool)| !pool.deleting() && pool.terms.for_pods)
+        .find(|(id, pool)| {
+            let catalog = options.classes.get(&pool.terms.class);
+            tolerates(pod, pool)
+                && catalog.is_some_and(|catalog| sells(ledger, id, pool, catalog, pod))
         })
-        .map(|(name, _)| name.clone())
+        .map(|((family, name), _)| format!("{name} of {family}"))
 }
 
-fn sells(ledger: &Ledger, name: &str, pool: &Value, catalog: &Catalog, pod: &Value) -> bool {
-    let limits = pool.at(&["spec", "limits"]);
-    let nodes = ledger.claims.values().filter(|one| pool_of(one) == name);
+fn sells(ledger: &Ledger, id: &Id, pool: &Pool, catalog: &Catalog, pod: &Value) -> bool {
+    let limits = &pool.terms.limits;
     let full = limits.get("nodes").is_some_and(|most| {
-        i64::try_from(nodes.count()).unwrap_or(i64::MAX) >= quantity::units(most)
+        i64::try_from(ledger.claims_of(id).count()).unwrap_or(i64::MAX) >= quantity::units(most)
     });
     if full {
         return false;
     }
-    let used = used(ledger, name);
+    let mut used = used(ledger, id);
+    // Nodes report a little less memory than was promised, and the promise may count against the limit.
+    let memory = used.get(MEMORY);
+    used.set(MEMORY, memory + memory / 25);
     let within = |kind: &InstanceType| {
         let most = |resource: &str| limits.get(resource);
         most(CPU)
@@ -55,12 +54,10 @@ fn sells(ledger: &Ledger, name: &str, pool: &Value, catalog: &Catalog, pod: &Val
         .filter(|kind| within(kind) && holds(kind, &wanted))
         .flat_map(|kind| kind.offerings.iter().map(move |offering| (kind, offering)))
         .any(|(kind, offering)| {
-            let label = |key: &str| value(kind, offering, name, pool, key);
-            let pool_wants = pool.items(&["spec", "template", "spec", "requirements"]);
-            let pool_agrees = pool_wants.iter().all(|one| {
-                let values = one.items(&["values"]);
-                label(one.text(&["key"])).is_some_and(|has| values.iter().any(|v| *v == has))
-            });
+            let label = |key: &str| value(kind, offering, pool, key);
+            let mut pool_wants = pool.terms.requirements.iter();
+            let pool_agrees =
+                pool_wants.all(|(key, values)| label(key).is_some_and(|has| values.contains(&has)));
             let selector = pod.at(&["spec", "nodeSelector"]).as_object();
             pool_agrees
                 && selector
@@ -97,9 +94,8 @@ fn holds(kind: &InstanceType, wanted: &Resources) -> bool {
         .all(|name| wanted.get(name) <= allocatable.get(name))
 }
 
-fn tolerates(pod: &Value, pool: &Value) -> bool {
-    let taints = pool.items(&["spec", "template", "spec", "taints"]);
-    taints.iter().all(|taint| {
+fn tolerates(pod: &Value, pool: &Pool) -> bool {
+    pool.terms.taints.iter().all(|taint| {
         pod.items(&["spec", "tolerations"]).iter().any(|one| {
             let key = one.text(&["key"]);
             let any = one.text(&["operator"]) == "Exists";
@@ -110,23 +106,16 @@ fn tolerates(pod: &Value, pool: &Value) -> bool {
 }
 
 /// What a node of an offering bears for a label.
-fn value(
-    kind: &InstanceType,
-    offering: &Offering,
-    pool_name: &str,
-    pool: &Value,
-    key: &str,
-) -> Option<String> {
-    let own = pool.at(&["spec", "template", "metadata", "labels"]);
+fn value(kind: &InstanceType, offering: &Offering, pool: &Pool, key: &str) -> Option<String> {
     match key {
         labels::ZONE => Some(offering.zone.to_string()),
         labels::CAPACITY_TYPE => Some(offering.capacity_type.to_string()),
         labels::INSTANCE_TYPE => Some(kind.name.to_string()),
-        labels::NODEPOOL => Some(pool_name.to_owned()),
+        labels::NODEPOOL => Some(pool.name.clone()),
         _ => kind
             .labels
             .get(key)
             .map(ToString::to_string)
-            .or_else(|| own[key].as_str().map(ToOwned::to_owned)),
+            .or_else(|| pool.terms.labels.get(key).cloned()),
     }
 }

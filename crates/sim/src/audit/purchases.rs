@@ -4,38 +4,39 @@ use joiner_core::resources::{CPU, Resources};
 use serde_json::Value;
 
 use super::journal::subject;
-use super::ledger::{Ledger, pool_of};
+use super::ledger::{Claim, Id, Ledger};
 use super::{Finding, Invariant};
-use crate::clouds::sim::CloudEvent;
+use crate::clouds::watched::CloudEvent;
 use joiner_embedded::api::{ChangeKind, Commit};
 use joiner_embedded::cluster::fields::Fields as _;
 use joiner_embedded::cluster::quantity;
 
 /// Judges machine objects as they come and go.
 pub(super) fn judge_commit(ledger: &Ledger, commit: &Commit<'_>) -> Vec<Finding> {
-    if commit.resource != "nodeclaims.karpenter.sh" {
+    let Some(family) = ledger.of_machines(commit.resource) else {
         return Vec::new();
-    }
+    };
+    let claim = Claim::new(family, commit.object);
     match commit.kind {
-        ChangeKind::Added if commit.asked.is_some() => too_many(ledger, commit.object),
-        ChangeKind::Deleted => left_behind(ledger, commit.object),
+        ChangeKind::Added if commit.asked.is_some() => too_many(ledger, &claim),
+        ChangeKind::Deleted => left_behind(ledger, &claim),
         _ => Vec::new(),
     }
 }
 
 /// More machine objects than the pool may have nodes.
-fn too_many(ledger: &Ledger, claim: &Value) -> Vec<Finding> {
-    let pool = pool_of(claim);
+fn too_many(ledger: &Ledger, claim: &Claim) -> Vec<Finding> {
+    let id = claim.pool();
     let Some(limit) =
-        limits(ledger, pool).and_then(|limits| limits.get("nodes").map(quantity::units))
+        limits(ledger, &id).and_then(|limits| limits.get("nodes").map(quantity::units))
     else {
         return Vec::new();
     };
-    let held = ledger.claims.values().filter(|one| pool_of(one) == pool);
-    let held = i64::try_from(held.count()).unwrap_or(i64::MAX) + 1;
+    let held = i64::try_from(ledger.claims_of(&id).count()).unwrap_or(i64::MAX) + 1;
     if held <= limit {
         return Vec::new();
     }
+    let pool = &id.1;
     let message = format!("pool {pool} has {held} machine objects, its limit is {limit} nodes");
     vec![Finding::new(
         Invariant::Limits,
@@ -45,7 +46,7 @@ fn too_many(ledger: &Ledger, claim: &Value) -> Vec<Finding> {
 }
 
 /// The object went before its machine did: whoever pays for it cannot find it any more.
-fn left_behind(ledger: &Ledger, claim: &Value) -> Vec<Finding> {
+fn left_behind(ledger: &Ledger, claim: &Claim) -> Vec<Finding> {
     ledger
         .machines_of(claim.uid())
         .map(|bought| {
@@ -87,10 +88,11 @@ pub(super) fn judge_event(ledger: &Ledger, event: &CloudEvent) -> Vec<Finding> {
         );
         findings.push(Finding::new(Invariant::OneMachine, message, about.clone()));
     }
-    let pool = pool_of(claim);
-    let mut used = used(ledger, pool);
+    let pool_id = claim.pool();
+    let pool = &pool_id.1;
+    let mut used = used(ledger, &pool_id);
     used.add(&machine.capacity);
-    for (name, most) in limits(ledger, pool).into_iter().flatten() {
+    for (name, most) in limits(ledger, &pool_id).into_iter().flatten() {
         let (most, used) = if name == CPU {
             (quantity::millis(most), used.get(CPU))
         } else {
@@ -98,21 +100,21 @@ pub(super) fn judge_event(ledger: &Ledger, event: &CloudEvent) -> Vec<Finding> {
         };
         if name != "nodes" && used > most {
             let message = format!("pool {pool} has {used} of {name}, its limit is {most}");
-            let others = ledger.claims.values().filter(|one| pool_of(one) == pool);
+            let others = ledger.claims_of(&pool_id);
             let mut about = about.clone();
-            about.extend(others.map(|one| subject("nodeclaims", one.name())));
+            about.extend(others.map(Claim::subject));
             findings.push(Finding::new(Invariant::Limits, message, about));
         }
     }
     findings
 }
 
-fn limits<'a>(ledger: &'a Ledger, pool: &str) -> Option<&'a serde_json::Map<String, Value>> {
-    ledger.pools.get(pool)?.at(&["spec", "limits"]).as_object()
+fn limits<'a>(ledger: &'a Ledger, pool: &Id) -> Option<&'a serde_json::Map<String, Value>> {
+    Some(&ledger.pools.get(pool)?.terms.limits)
 }
 
 /// What the machines of a pool have.
-pub(super) fn used(ledger: &Ledger, pool: &str) -> Resources {
+pub(super) fn used(ledger: &Ledger, pool: &Id) -> Resources {
     let mut used = Resources::new();
     for bought in ledger.machines.values() {
         let claim = bought
@@ -120,7 +122,7 @@ pub(super) fn used(ledger: &Ledger, pool: &str) -> Resources {
             .uid
             .as_ref()
             .and_then(|uid| ledger.claim_by_uid(&uid.0));
-        if claim.is_some_and(|claim| pool_of(claim) == pool) {
+        if claim.is_some_and(|claim| claim.pool() == *pool) {
             used.add(&bought.machine.capacity);
         }
     }

@@ -5,10 +5,10 @@ use serde_json::Value;
 
 use super::journal::subject;
 use super::ledger::{
-    DEADLINE, DO_NOT_DISRUPT, INTENT, Ledger, healthy, is_work, keeps_away, pool_of,
+    Claim, DEADLINE, DO_NOT_DISRUPT, INTENT, Ledger, Pool, healthy, is_work, keeps_away,
 };
 use super::{Finding, Invariant};
-use crate::clouds::sim::CloudEvent;
+use crate::clouds::watched::CloudEvent;
 use joiner_embedded::api::{ChangeKind, Commit};
 use joiner_embedded::cluster::fields::Fields as _;
 use joiner_embedded::selector::Selector;
@@ -25,15 +25,17 @@ pub(super) fn judge_commit(ledger: &Ledger, commit: &Commit<'_>) -> Vec<Finding>
     if commit.asked.is_none() {
         return Vec::new();
     }
-    match commit.resource {
-        "nodeclaims.karpenter.sh" => {
-            let mut findings = begun(ledger, commit);
-            findings.extend(deleted(ledger, commit));
-            findings
-        }
-        "pods" => sent_away(ledger, commit),
-        _ => Vec::new(),
+    if let Some(family) = ledger.of_machines(commit.resource) {
+        let claim = Claim::new(family, commit.object);
+        let before = commit.previous.map(|object| Claim::new(family, object));
+        let mut findings = begun(ledger, before.as_ref(), &claim);
+        findings.extend(deleted(ledger, before, commit));
+        return findings;
     }
+    if commit.resource == "pods" {
+        return sent_away(ledger, commit);
+    }
+    Vec::new()
 }
 
 fn intent(claim: &Value) -> Option<Value> {
@@ -50,7 +52,7 @@ fn cause(claim: &Value) -> Option<String> {
 }
 
 /// Whether a disruption of a machine object is under way. A mark on one whose node takes pods again was taken back.
-fn disrupted(ledger: &Ledger, claim: &Value) -> bool {
+fn disrupted(ledger: &Ledger, claim: &Claim) -> bool {
     let tainted = || {
         let node = ledger.nodes.get(claim.text(&["status", "nodeName"]));
         node.is_some_and(|node| keeps_away(node))
@@ -63,45 +65,44 @@ fn disrupted(ledger: &Ledger, claim: &Value) -> bool {
 }
 
 /// A disruption begins: the pool's budgets must allow it.
-fn begun(ledger: &Ledger, commit: &Commit<'_>) -> Vec<Finding> {
-    let before = commit.previous.and_then(|claim| cause(claim));
-    let (None, Some(cause)) = (before, cause(commit.object)) else {
+fn begun(ledger: &Ledger, before: Option<&Claim>, claim: &Claim) -> Vec<Finding> {
+    let (None, Some(cause)) = (before.and_then(|one| cause(one)), cause(claim)) else {
         return Vec::new();
     };
-    let pool = pool_of(commit.object);
-    let Some(object) = ledger.pools.get(pool) else {
+    let id = claim.pool();
+    let Some(pool) = ledger.pools.get(&id) else {
         return Vec::new();
     };
-    let of_pool = || ledger.claims.values().filter(|one| pool_of(one) == pool);
     let others = || {
-        let under_way = of_pool().filter(|one| disrupted(ledger, one));
-        under_way.filter(|one| one.uid() != commit.object.uid())
+        let under_way = ledger.claims_of(&id).filter(|one| disrupted(ledger, one));
+        under_way.filter(|one| one.uid() != claim.uid())
     };
     let disrupted = others().count() + 1;
-    let all = of_pool()
+    let all = ledger
+        .claims_of(&id)
         .filter(|one| one.condition_true("Initialized"))
         .count()
-        + ledger.lately_gone(pool);
-    let Some(allowed) = allowed(object, &cause, all) else {
+        + ledger.lately_gone(&id);
+    let Some(allowed) = allowed(pool, &cause, all) else {
         return Vec::new();
     };
     if disrupted <= allowed {
         return Vec::new();
     }
+    let pool = &id.1;
     let message = format!(
         "pool {pool}: {disrupted} of {all} nodes are disrupted at once, {allowed} may be because they are {cause}"
     );
     let about = others()
         .flat_map(|one| ledger.circle(one))
-        .chain(ledger.circle(commit.object));
+        .chain(ledger.circle(claim));
     vec![Finding::new(Invariant::Budgets, message, about)]
 }
 
 /// The tightest budget for a cause; `None` where it cannot be told.
-fn allowed(pool: &Value, cause: &str, all: usize) -> Option<usize> {
-    let budgets = pool.items(&["spec", "disruption", "budgets"]);
+fn allowed(pool: &Pool, cause: &str, all: usize) -> Option<usize> {
+    let budgets = pool.terms.budgets.iter();
     budgets
-        .iter()
         .filter(|budget| {
             let reasons = budget.items(&["reasons"]);
             reasons.is_empty() || reasons.iter().any(|one| one == cause)
@@ -119,16 +120,16 @@ fn allowed(pool: &Value, cause: &str, all: usize) -> Option<usize> {
 }
 
 /// A machine object is deleted to carry out a disruption.
-fn deleted(ledger: &Ledger, commit: &Commit<'_>) -> Vec<Finding> {
-    let before = commit.previous.filter(|claim| !claim.deleting());
+fn deleted(ledger: &Ledger, before: Option<Claim>, commit: &Commit<'_>) -> Vec<Finding> {
+    let before = before.filter(|claim| !claim.deleting());
     let goes = commit.object.deleting() || commit.kind == ChangeKind::Deleted;
     let Some(claim) = before.filter(|_| goes) else {
         return Vec::new();
     };
-    let Some(cause) = cause(claim).filter(|_| !must_go(ledger, claim, commit.at)) else {
+    let Some(cause) = cause(&claim).filter(|_| !must_go(ledger, &claim, commit.at)) else {
         return Vec::new();
     };
-    let mut findings = replaced(ledger, claim);
+    let mut findings = replaced(ledger, &claim);
     let may_force =
         !claim.text(&["spec", "terminationGracePeriod"]).is_empty() && cause == "Drifted";
     for (key, pod) in ledger.pods_on(claim.text(&["status", "nodeName"])) {
@@ -143,7 +144,7 @@ fn deleted(ledger: &Ledger, commit: &Commit<'_>) -> Vec<Finding> {
             findings.push(Finding::new(
                 Invariant::Protected,
                 message,
-                ledger.circle(claim),
+                ledger.circle(&claim),
             ));
         }
     }
@@ -152,16 +153,13 @@ fn deleted(ledger: &Ledger, commit: &Commit<'_>) -> Vec<Finding> {
 
 /// Whether a machine object goes for a reason that nobody chose and that overtakes every disruption under way: somebody
 /// deletes its node or its pool, the cloud takes its machine back, its node does not answer, or it is too old.
-fn must_go(ledger: &Ledger, claim: &Value, now: Timestamp) -> bool {
+fn must_go(ledger: &Ledger, claim: &Claim, now: Timestamp) -> bool {
     let node = ledger.nodes.get(claim.text(&["status", "nodeName"]));
     let nodeless = node.is_none_or(|node| node.deleting());
     let given_up = deadline(claim).is_some_and(|at| at <= now);
-    let poolless = ledger
-        .pools
-        .get(pool_of(claim))
-        .is_none_or(|pool| pool.deleting());
+    let poolless = ledger.pool_of(claim).is_none_or(|pool| pool.deleting());
     let mut machines = ledger.machines_of(claim.uid()).peekable();
-    let taken = machines.peek().is_none() || machines.any(|one| one.announced);
+    let taken = machines.peek().is_none() || machines.any(|one| one.announced || one.taken);
     nodeless || given_up || poolless || taken || too_old(claim, now)
 }
 
@@ -177,15 +175,13 @@ fn too_old(claim: &Value, now: Timestamp) -> bool {
 }
 
 /// Whatever is to replace a machine object that goes is in use.
-fn replaced(ledger: &Ledger, claim: &Value) -> Vec<Finding> {
+fn replaced(ledger: &Ledger, claim: &Claim) -> Vec<Finding> {
     let intent = intent(claim).unwrap_or_default();
     let mut findings = Vec::new();
     let names = intent.items(&["replacements"]).iter();
     for name in names.filter_map(Value::as_str) {
-        let ready = ledger
-            .claims
-            .get(name)
-            .is_some_and(|one| one.condition_true("Initialized"));
+        let replacement = ledger.claims.values().find(|one| one.name() == name);
+        let ready = replacement.is_some_and(|one| one.condition_true("Initialized"));
         // Where one of several went already, its replacements were in use then.
         let sibling_went = ledger.claims.values().any(|one| {
             one.deleting()
@@ -199,7 +195,7 @@ fn replaced(ledger: &Ledger, claim: &Value) -> Vec<Finding> {
                 claim.name()
             );
             let mut about = ledger.circle(claim);
-            about.push(subject("nodeclaims", name));
+            about.extend(replacement.map(Claim::subject));
             findings.push(Finding::new(Invariant::ReplacementsFirst, message, about));
         }
     }
@@ -323,7 +319,8 @@ pub(super) fn judge_event(ledger: &Ledger, event: &CloudEvent, now: Timestamp) -
         let message = format!("machine {id} was stopped and {} is not to go", claim.name());
         return vec![Finding::new(Invariant::Drained, message, circle)];
     }
-    if deadline(claim).is_some_and(|at| now >= at) {
+    // What the cloud has taken away runs nothing any more, whatever its node still says.
+    if bought.taken || deadline(claim).is_some_and(|at| now >= at) {
         return Vec::new();
     }
     let Some(node) = ledger

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tower::Service as _;
 
 use super::*;
-use crate::clouds::sim::{Rack, SimCloudOptions, built_in};
+use crate::clouds::sim::{Rack, SimCloud, SimCloudOptions, built_in};
 use joiner_embedded::api::{DeleteOptions, Options};
 use joiner_embedded::clock::Clock;
 use joiner_embedded::cluster::kubelet::NodeSpec;
@@ -38,8 +38,12 @@ impl World {
             clock,
             Arc::new(NoRack),
         );
-        let catalogs = BTreeMap::from([("sim".to_owned(), built_in())]);
-        let auditor = Auditor::new(AuditOptions::new("joiner.dev", catalogs));
+        let class = Class {
+            group: "joiner.dev".to_owned(),
+            name: "sim".to_owned(),
+        };
+        let classes = BTreeMap::from([(class, built_in())]);
+        let auditor = Auditor::new(AuditOptions::new("cluster", vec![&KARPENTER], classes));
         auditor.watch_server(&server);
         auditor.watch_cloud(&cloud);
         let world = World {
@@ -210,7 +214,8 @@ async fn more_machine_objects_than_nodes_allowed_are_seen() {
     for name in ["one", "two", "three"] {
         let claim = json!({
             "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
-            "metadata": {"name": name, "labels": {"karpenter.sh/nodepool": "small"}},
+            "metadata": {"name": name, "labels": {"karpenter.sh/nodepool": "small"},
+                "annotations": {"joiner.dev/managed-by": "cluster.karpenter"}},
             "spec": {"nodeClassRef": {"group": "joiner.dev"}},
         });
         let path = "/apis/karpenter.sh/v1/nodeclaims";
@@ -391,7 +396,7 @@ async fn a_pod_that_could_run_and_waits_is_open_and_one_that_cannot_is_not() {
     let open = world.auditor.open();
     assert_eq!(
         open,
-        ["pod default/small waits although pool small could buy it a machine"]
+        ["pod default/small waits although pool small of karpenter could buy it a machine"]
     );
 }
 

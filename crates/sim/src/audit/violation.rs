@@ -36,6 +36,8 @@ pub enum Invariant {
     TimePasses,
     /// Only what is Joiner's to write is written.
     OwnFields,
+    /// What is Joiner's bears its mark, and no other's.
+    Marked,
     /// At rest nothing is written.
     Rest,
     /// Every pod that can run runs.
@@ -49,6 +51,28 @@ pub enum Invariant {
 }
 
 impl Invariant {
+    /// All of them.
+    pub const ALL: [Invariant; 18] = [
+        Invariant::OneMachine,
+        Invariant::Foreign,
+        Invariant::MachineFirst,
+        Invariant::Limits,
+        Invariant::Budgets,
+        Invariant::Evictions,
+        Invariant::Protected,
+        Invariant::ReplacementsFirst,
+        Invariant::Drained,
+        Invariant::NoPanic,
+        Invariant::TimePasses,
+        Invariant::OwnFields,
+        Invariant::Marked,
+        Invariant::Rest,
+        Invariant::PodsRun,
+        Invariant::NothingLeaked,
+        Invariant::DeletionsEnd,
+        Invariant::MarksRemoved,
+    ];
+
     /// Its sentence.
     pub fn sentence(self) -> &'static str {
         match self {
@@ -64,6 +88,7 @@ impl Invariant {
             Invariant::NoPanic => "nothing panics",
             Invariant::TimePasses => "nobody works in circles",
             Invariant::OwnFields => "only what is Joiner's to write is written",
+            Invariant::Marked => "what is Joiner's bears its mark, and no other's",
             Invariant::Rest => "at rest nothing is written",
             Invariant::PodsRun => "every pod that can run runs",
             Invariant::NothingLeaked => "machines, machine objects and nodes belong together",

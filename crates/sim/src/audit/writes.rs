@@ -6,11 +6,15 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
+use super::family::Family;
 use super::journal::subject;
-use super::ledger::Ledger;
+use super::ledger::{Claim, Ledger, MACHINE_UID, MANAGED_BY};
 use super::{AuditOptions, Finding, Invariant};
 use joiner_embedded::api::{ChangeKind, Commit, Verb};
 use joiner_embedded::cluster::fields::Fields as _;
+
+/// The label on entries of a ledger: what a cloud cannot carry is kept in ConfigMaps.
+const LEDGER: &str = "joiner.dev/ledger";
 
 /// Whether a change over HTTP was Joiner's to make.
 pub(super) fn judge(
@@ -19,25 +23,14 @@ pub(super) fn judge(
     commit: &Commit<'_>,
 ) -> Option<Finding> {
     let asked = commit.asked?;
+    if let Some(family) = ledger.of_machines(commit.resource) {
+        return of_machine(options, family, commit);
+    }
     let (invariant, why) = match commit.resource {
         "events" | "events.events.k8s.io" | "leases.coordination.k8s.io" => return None,
-        "nodeclaims.karpenter.sh" => {
-            let foreign =
-                commit.object.text(&["spec", "nodeClassRef", "group"]) != options.class_group;
-            if foreign {
-                (
-                    Invariant::Foreign,
-                    "the machine object of another controller",
-                )
-            } else if spec_changed(commit) {
-                (Invariant::OwnFields, "the spec of a machine object")
-            } else {
-                return None;
-            }
-        }
-        "nodepools.karpenter.sh" => {
-            let class = ["spec", "template", "spec", "nodeClassRef", "group"];
-            if commit.object.text(&class) != options.class_group {
+        pools if ledger.of_pools(pools).is_some() => {
+            let family = ledger.of_pools(pools)?;
+            if !options.serves(&(family.terms)(commit.object).class) {
                 (Invariant::Foreign, "the pool of another controller")
             } else if spec_changed(commit) || commit.kind != ChangeKind::Modified {
                 (Invariant::OwnFields, "a user's pool")
@@ -46,11 +39,15 @@ pub(super) fn judge(
             }
         }
         "nodes" => {
-            let ours = commit.previous.is_some_and(|node| ledger.is_ours(node));
-            if ours {
+            let Some(uid) = commit.previous.and_then(|node| ledger.uid_of_node(node)) else {
+                let why = "a node that is not Joiner's";
+                return Some(written(Invariant::Foreign, why, commit));
+            };
+            let marks = marks(commit.object);
+            if marks.is_none_or(|(_, marked)| marked == uid) {
                 return None;
             }
-            (Invariant::Foreign, "a node that is not Joiner's")
+            (Invariant::Marked, "the mark of another machine on a node")
         }
         "pods" => {
             let leaves = asked.subresource == "eviction" || asked.verb == Verb::Delete;
@@ -62,22 +59,69 @@ pub(super) fn judge(
         }
         "poddisruptionbudgets.policy" if asked.subresource == "eviction" => return None,
         _ if asked.subresource == "status" => return None,
-        "simnodeclasses.joiner.dev" if only_finalizers(commit) => return None,
+        classes if is_class(options, classes) && only_finalizers(commit) => return None,
+        "configmaps" if commit.object.label(LEDGER).is_some() => return None,
         _ => (
             Invariant::OwnFields,
             "an object that is none of its business",
         ),
     };
-    let verb = format!("{:?}", asked.verb).to_lowercase();
-    let message = format!(
-        "Joiner wrote {why}: {verb} of {} {}",
-        commit.resource, commit.key
-    );
-    let about = [subject(commit.resource, commit.key)];
-    Some(Finding::new(invariant, message, about))
+    Some(written(invariant, why, commit))
 }
 
-/// Whether nothing but the finalizers of an object has changed: a node class in use is held by one.
+fn written(invariant: Invariant, why: &str, commit: &Commit<'_>) -> Finding {
+    let verb = commit.asked.map(|asked| format!("{:?}", asked.verb));
+    let message = format!(
+        "Joiner wrote {why}: {} of {} {}",
+        verb.unwrap_or_default().to_lowercase(),
+        commit.resource,
+        commit.key
+    );
+    let about = [subject(commit.resource, commit.key)];
+    Finding::new(invariant, message, about)
+}
+
+/// Whether a machine object was Joiner's to write.
+fn of_machine(
+    options: &AuditOptions,
+    family: &'static Family,
+    commit: &Commit<'_>,
+) -> Option<Finding> {
+    // What it was before counts: a mark that Joiner has just written proves nothing.
+    let claim = Claim::new(family, commit.previous.unwrap_or(commit.object));
+    let (invariant, why) = if options.is_foreign(&claim) {
+        (
+            Invariant::Foreign,
+            "the machine object of another controller",
+        )
+    } else if spec_changed(commit) && !family.own_spec {
+        (Invariant::OwnFields, "the spec of a machine object")
+    } else if commit.kind == ChangeKind::Added && !is_marked(&claim, options) {
+        (Invariant::Marked, "a machine object without its mark")
+    } else {
+        return None;
+    };
+    Some(written(invariant, why, commit))
+}
+
+/// Whether a machine object says that Joiner looks after it.
+pub(super) fn is_marked(claim: &Claim, options: &AuditOptions) -> bool {
+    claim.annotation(MANAGED_BY) == Some(options.manager(claim.family).as_str())
+}
+
+/// The mark on a node: who looks after it, and the UID of its machine object.
+pub(super) fn marks(node: &Value) -> Option<(String, String)> {
+    let managed_by = node.annotation(MANAGED_BY)?.to_owned();
+    Some((managed_by, node.annotation(MACHINE_UID)?.to_owned()))
+}
+
+/// Whether these are node classes that Joiner serves: one in use is held by a finalizer.
+fn is_class(options: &AuditOptions, resource: &str) -> bool {
+    let group = resource.split_once('.').map(|(_, group)| group);
+    group.is_some_and(|group| options.classes.keys().any(|class| class.group == group))
+}
+
+/// Whether nothing but the finalizers of an object has changed.
 fn only_finalizers(commit: &Commit<'_>) -> bool {
     let bare = |object: &Arc<Value>| {
         let mut object = (**object).clone();

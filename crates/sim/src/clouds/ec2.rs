@@ -108,6 +108,8 @@ struct Inner {
     prices: BTreeMap<(String, String), Money>,
     scores: BTreeMap<String, u8>,
     gone: BTreeSet<(String, String)>,
+    /// Regions that the account has not opted into.
+    closed: BTreeSet<String>,
     /// Requests for scores, and when each was first made.
     asked: BTreeMap<String, Timestamp>,
     buckets: BTreeMap<String, (f64, Timestamp)>,
@@ -138,7 +140,7 @@ impl Ec2Cloud {
         routes::router(self.clone())
     }
 
-    /// The wire for a client in this process, where nobody else adds the host that requests are signed for.
+    /// The wire for a client in this process, which does not add the host that requests are signed for.
     pub fn in_process(&self, host: &'static str) -> Router {
         let add = move |mut request: axum::extract::Request| {
             let host = http::HeaderValue::from_static(host);
@@ -164,7 +166,12 @@ impl Ec2Cloud {
         self.lock().prices.insert(key, Money::from_dollars(dollars));
     }
 
-    /// Fixes the score of a zone, by name.
+    /// The account has not opted into a region.
+    pub fn close_region(&self, region: &str) {
+        self.lock().closed.insert(region.to_owned());
+    }
+
+    /// Fixes the score of a zone, or of a region as a whole, by name.
     pub fn set_score(&self, zone: &str, score: u8) {
         self.lock().scores.insert(zone.to_owned(), score);
     }
@@ -204,6 +211,13 @@ impl Ec2Cloud {
     pub fn score(&self, zone: &str, at: Timestamp) -> u8 {
         let fixed = self.lock().scores.get(zone).copied();
         fixed.unwrap_or_else(|| story::score(&self.options, zone, at))
+    }
+
+    /// The score of a region as a whole: that of its best zone, unless it is fixed.
+    fn region_score(&self, name: &str, region: &Region, at: Timestamp) -> u8 {
+        let fixed = self.lock().scores.get(name).copied();
+        let best = || region.zones.keys().map(|zone| self.score(zone, at)).max();
+        fixed.or_else(best).unwrap_or(1)
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

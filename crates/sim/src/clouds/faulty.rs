@@ -4,11 +4,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use jiff::Timestamp;
 use joiner_core::name::Name;
 use joiner_core::plan::Purchase;
 use joiner_core::problem::Catalog;
 use joiner_providers::{
-    LaunchRequest, Machine, MachineId, Notice, Provider, ProviderError, RepairPolicy, Timeouts,
+    LaunchRequest, Machine, MachineId, Notice, Provider, ProviderError, RepairPolicy, Timeouts, Uid,
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -41,11 +42,32 @@ impl FaultRates {
     }
 }
 
-/// A provider whose calls go wrong by seed.
+/// What goes wrong at a cloud, by seed: the same for every provider that talks to it. Clones are the same.
+#[derive(Clone)]
+pub struct Faults {
+    rates: Arc<Mutex<FaultRates>>,
+    random: Arc<Mutex<ChaCha8Rng>>,
+}
+
+impl Faults {
+    /// Draws from a seed.
+    pub fn new(rates: FaultRates, seed: u64) -> Self {
+        Faults {
+            rates: Arc::new(Mutex::new(rates)),
+            random: Arc::new(Mutex::new(ChaCha8Rng::seed_from_u64(seed))),
+        }
+    }
+
+    /// Other rates from now on; all zero ends the faults.
+    pub fn change(&self, rates: FaultRates) {
+        *self.rates.lock().unwrap_or_else(PoisonError::into_inner) = rates;
+    }
+}
+
+/// A provider whose calls go wrong.
 pub struct Faulty<P> {
     inner: P,
-    rates: Arc<Mutex<FaultRates>>,
-    random: Mutex<ChaCha8Rng>,
+    faults: Faults,
 }
 
 enum Fate {
@@ -58,23 +80,24 @@ enum Fate {
 
 impl<P: Provider> Faulty<P> {
     /// Wraps a provider.
-    pub fn new(inner: P, rates: FaultRates, seed: u64) -> Self {
-        Faulty {
-            inner,
-            rates: Arc::new(Mutex::new(rates)),
-            random: Mutex::new(ChaCha8Rng::seed_from_u64(seed)),
-        }
+    pub fn new(inner: P, faults: Faults) -> Self {
+        Faulty { inner, faults }
     }
 
-    /// A handle to change the rates while it runs; all zero ends the faults.
-    pub fn rates(&self) -> Arc<Mutex<FaultRates>> {
-        Arc::clone(&self.rates)
+    /// What goes wrong.
+    pub fn faults(&self) -> &Faults {
+        &self.faults
     }
 
     async fn fate(&self) -> Fate {
-        let rates = *self.rates.lock().unwrap_or_else(PoisonError::into_inner);
+        let rates = *self
+            .faults
+            .rates
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let (draw, delay) = {
-            let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
+            let random = &self.faults.random;
+            let mut random = random.lock().unwrap_or_else(PoisonError::into_inner);
             let slow = random.random_range(0..10_000) < rates.slow;
             let delay = random.random_range(1..=60_u64);
             (random.random_range(0..10_000), slow.then_some(delay))
@@ -103,6 +126,10 @@ impl<P: Provider> Faulty<P> {
     ) -> Result<T, ProviderError> {
         suffer(self.fate().await, done).await
     }
+}
+
+fn sold_out() -> ProviderError {
+    ProviderError::OutOfCapacity("sold out this minute".to_owned())
 }
 
 /// Lets a call meet its fate. Only a launch can find its offering sold out; other calls take that as fine.
@@ -141,11 +168,24 @@ impl<P: Provider> Provider for Faulty<P> {
 
     async fn launch(&self, request: &LaunchRequest) -> Result<Machine, ProviderError> {
         match self.fate().await {
-            Fate::SoldOut => Err(ProviderError::OutOfCapacity(
-                "sold out this minute".to_owned(),
-            )),
+            Fate::SoldOut => Err(sold_out()),
             fate => suffer(fate, self.inner.launch(request)).await,
         }
+    }
+
+    async fn launch_all(&self, requests: &[LaunchRequest]) -> Vec<Result<Machine, ProviderError>> {
+        if self.inner.launch_batch() == 1 {
+            return futures::future::join_all(requests.iter().map(|one| self.launch(one))).await;
+        }
+        let done = match self.fate().await {
+            Fate::SoldOut => Err(sold_out()),
+            fate => suffer(fate, async { Ok(self.inner.launch_all(requests).await) }).await,
+        };
+        done.unwrap_or_else(|error| requests.iter().map(|_| Err(error.clone())).collect())
+    }
+
+    fn launch_batch(&self) -> usize {
+        self.inner.launch_batch()
     }
 
     async fn terminate(&self, id: &MachineId) -> Result<(), ProviderError> {
@@ -156,8 +196,20 @@ impl<P: Provider> Provider for Faulty<P> {
         self.call(self.inner.get(id)).await
     }
 
+    async fn find(&self, uid: &Uid) -> Result<Machine, ProviderError> {
+        self.call(self.inner.find(uid)).await
+    }
+
     async fn list(&self) -> Result<Vec<Machine>, ProviderError> {
         self.call(self.inner.list()).await
+    }
+
+    async fn concern(&self) -> Option<String> {
+        self.inner.concern().await
+    }
+
+    async fn prices_as_of(&self) -> Option<Timestamp> {
+        self.inner.prices_as_of().await
     }
 
     async fn drift(&self, machine: &Machine) -> Result<Option<String>, ProviderError> {

@@ -7,6 +7,7 @@ mod admission;
 mod classes;
 mod routes;
 mod state;
+mod watched;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,6 +22,7 @@ use self::admission::Refused;
 pub use self::classes::{Auctions, Class, built_in};
 use self::state::{Kind, Order, State};
 use super::sim::Rack;
+use super::watched::Observer;
 use joiner_embedded::api::Local;
 use joiner_embedded::clock::Clock;
 
@@ -119,9 +121,19 @@ struct Inner {
     faults: Vec<(String, CallFault, u32)>,
     calls: Vec<String>,
     bodies: Vec<String>,
+    observers: Vec<Observer>,
 }
 
 impl Inner {
+    /// Tells observers what has happened.
+    fn tell(&mut self) {
+        for event in std::mem::take(&mut self.state.news) {
+            for observe in &mut self.observers {
+                observe(&event);
+            }
+        }
+    }
+
     fn check_namespace(&self, namespace: &str) -> Result<(), Refused> {
         if namespace == self.options.namespace() {
             return Ok(());
@@ -170,6 +182,7 @@ impl RackspaceCloud {
             faults: Vec::new(),
             calls: Vec::new(),
             bodies: Vec::new(),
+            observers: Vec::new(),
         };
         RackspaceCloud {
             inner: Arc::new(Mutex::new(inner)),
@@ -248,6 +261,7 @@ impl RackspaceCloud {
         let made = inner
             .state
             .create(Kind::Spot, &namespace, &body, &inner.options, now);
+        inner.tell();
         self.changed.notify_one();
         made.is_ok()
     }
@@ -311,7 +325,9 @@ impl RackspaceCloud {
         let (orders, next) = {
             let mut inner = self.lock();
             let inner = &mut *inner;
-            inner.state.due(&mut inner.options, self.clock.now())
+            let due = inner.state.due(&mut inner.options, self.clock.now());
+            inner.tell();
+            due
         };
         for order in orders {
             match order {

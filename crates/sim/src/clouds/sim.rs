@@ -28,6 +28,7 @@ pub use self::machines::Sold;
 use self::machines::{Machines, Order};
 pub use self::market::Market;
 use self::market::Stream;
+use super::watched::{CloudEvent, Observer, Watched};
 use joiner_embedded::clock::Clock;
 use joiner_embedded::cluster::kubelet::{Kubelets, NodeSpec};
 
@@ -105,28 +106,6 @@ impl SimCloudOptions {
         random.random_range(0..100) < self.refused_percent
     }
 }
-
-/// Something that happened at the cloud.
-#[derive(Clone, Debug, PartialEq)]
-pub enum CloudEvent {
-    /// A machine was sold.
-    Launched(Box<Machine>),
-    /// A machine booted.
-    Booted(String),
-    /// Somebody was told, for the first time, that a machine will be taken back.
-    Announced(MachineId),
-    /// A machine was asked to go, for the first time.
-    Terminating(MachineId),
-    /// A machine is gone.
-    Gone {
-        /// Which.
-        id: MachineId,
-        /// Whether the cloud took it back by itself.
-        taken: bool,
-    },
-}
-
-type Observer = Box<dyn FnMut(&CloudEvent) + Send>;
 
 struct Inner {
     options: SimCloudOptions,
@@ -297,19 +276,6 @@ impl SimCloud {
         self.changed.notify_one();
     }
 
-    /// Takes no machine back any more but those it has announced.
-    pub fn keep_machines(&self) {
-        let now = self.clock.now();
-        self.lock().machines.keep(now);
-        self.changed.notify_one();
-    }
-
-    /// Shows everything that happens to `observer` in its moment, with the cloud locked: the observer must not ask the
-    /// cloud anything.
-    pub fn observe(&self, observer: impl FnMut(&CloudEvent) + Send + 'static) {
-        self.lock().observers.push(Box::new(observer));
-    }
-
     /// Puts a machine there that somebody else runs: it bears no mark of ours and becomes no node.
     pub async fn plant(&self, name: &str) -> Option<MachineId> {
         self.open().await.ok()?;
@@ -340,11 +306,6 @@ impl SimCloud {
     pub fn machines(&self) -> Vec<Machine> {
         let now = self.clock.now();
         self.lock().machines.list(now)
-    }
-
-    /// The time at this cloud.
-    pub fn clock(&self) -> &Clock {
-        &self.clock
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -449,6 +410,48 @@ impl Inner {
                 ))
             })?;
         Ok((kind, offering))
+    }
+}
+
+#[async_trait]
+impl Watched for SimCloud {
+    fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    fn observe(&self, observer: Observer) {
+        self.lock().observers.push(observer);
+    }
+
+    fn marked(&self) -> Vec<MachineId> {
+        let all = self.machines().into_iter();
+        all.filter(|one| one.uid.is_some())
+            .map(|one| one.id)
+            .collect()
+    }
+
+    fn interrupt(&self, id: &MachineId) {
+        SimCloud::interrupt(self, id);
+    }
+
+    fn calm(&self) {
+        let now = self.clock.now();
+        let mut inner = self.lock();
+        let seed = inner.options.market.seed;
+        inner.options.market = Market::calm(seed);
+        inner.options.refused_percent = 0;
+        inner.options.stillborn_percent = 0;
+        inner.machines.keep(now);
+        drop(inner);
+        self.changed.notify_one();
+    }
+
+    async fn plant(&self, name: &str) {
+        let _ = SimCloud::plant(self, name).await;
+    }
+
+    async fn run(&self) {
+        SimCloud::run(self).await;
     }
 }
 

@@ -1,11 +1,11 @@
 //! The simulated cloud of our own, with faults at its calls.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use joiner_embedded::clock::Clock;
 use joiner_providers::{MachineId, Provider};
-use joiner_sim::clouds::faulty::{FaultRates, Faulty};
+use joiner_sim::clouds::faulty::{FaultRates, Faults, Faulty};
 use joiner_sim::clouds::sim::{self, Rack, SimCloud, SimCloudOptions};
 
 use super::{Counting, Subject};
@@ -13,7 +13,6 @@ use super::{Counting, Subject};
 pub(crate) struct Sim {
     cloud: SimCloud,
     provider: Faulty<SimCloud>,
-    rates: Arc<Mutex<FaultRates>>,
 }
 
 impl Sim {
@@ -23,13 +22,8 @@ impl Sim {
         let cloud = SimCloud::new(options, Clock::virtual_time(), rack);
         let runner = cloud.clone();
         tokio::spawn(async move { runner.run().await });
-        let provider = Faulty::new(cloud.clone(), FaultRates::default(), 1);
-        let rates = provider.rates();
-        Box::new(Sim {
-            cloud,
-            provider,
-            rates,
-        })
+        let provider = Faulty::new(cloud.clone(), Faults::new(FaultRates::default(), 1));
+        Box::new(Sim { cloud, provider })
     }
 }
 
@@ -47,11 +41,11 @@ impl Subject for Sim {
             lost: 10_000,
             ..FaultRates::default()
         };
-        *self.rates.lock().unwrap() = always;
-        let rates = Arc::clone(&self.rates);
+        self.provider.faults().change(always);
+        let faults = self.provider.faults().clone();
         tokio::spawn(async move {
             tokio::time::sleep(Duration::from_millis(1)).await;
-            *rates.lock().unwrap() = FaultRates::default();
+            faults.change(FaultRates::default());
         });
     }
 

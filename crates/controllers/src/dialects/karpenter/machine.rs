@@ -197,6 +197,10 @@ pub(super) fn node_labels(machine: &MachineRecord) -> Labels {
     if let Some(pool) = &machine.pool {
         all.insert(well_known::NODEPOOL.into(), pool.clone());
     }
+    if let Some(offer) = machine.offer() {
+        let price = offer.purchase.price.dollars().to_string();
+        all.insert(annotations::INSTANCE_PRICE.into(), price.into());
+    }
     all
 }
 

@@ -8,6 +8,7 @@ use joiner_api::karpenter::{
 };
 use joiner_api::text::{Duration, NodeCount};
 use joiner_api::validate::Validate as _;
+use joiner_core::money::Money;
 use joiner_core::name::Labels;
 use joiner_core::problem::{
     Budget, BudgetAmount, ConsolidationPolicy, Disruption, DisruptionReason, Limits, Pool,
@@ -25,15 +26,45 @@ use crate::view::{labels, version};
 /// How long before expiry nodes may be replaced at leisure; an addition of ours, off unless written.
 const EXPIRY_WINDOW: &str = "joiner.dev/expire-window";
 
+/// Groups of node classes that nobody else has, and their kinds.
+const OWN_CLASSES: [(&str, &[&str]); 2] = [
+    (
+        "joiner.dev",
+        &[
+            "SimNodeClass",
+            "RackspaceNodeClass",
+            "ProxmoxNodeClass",
+            "RedfishNodeClass",
+        ],
+    ),
+    ("karpenter.ovhcloud.sh", &["OVHNodeClass"]),
+];
+
+/// What is wrong with a kind that a group of ours does not have: no other controller can be meant.
+fn misspelt(group: &str, kind: &str) -> Option<String> {
+    let (_, kinds) = OWN_CLASSES.iter().find(|(own, _)| *own == group)?;
+    (!kinds.contains(&kind)).then(|| {
+        format!(
+            "spec.template.spec.nodeClassRef: group {group} has no kind {kind:?}; write one of {}",
+            kinds.join(", ")
+        )
+    })
+}
+
 /// A pool as the engine keeps it; `None` if another controller's.
 pub(super) fn lower(pool: &NodePool, supported: bool) -> Result<Option<PoolRecord>, String> {
-    if !supported {
+    let class = &pool.spec.template.spec.node_class_ref;
+    let misspelt = (!supported)
+        .then(|| misspelt(&class.group, &class.kind))
+        .flatten();
+    if !supported && misspelt.is_none() {
         return Ok(None);
     }
     let violations = pool.validate();
     let template = serde_json::to_value(&pool.spec.template).map_err(|error| error.to_string())?;
     let given = labels(pool.metadata.annotations.clone());
     let mut invalid: Vec<String> = violations.iter().map(ToString::to_string).collect();
+    invalid.extend(misspelt);
     // A pool that makes no sense still keeps its machines: what can be read is used, and it does not buy.
     let core = core_pool(pool).unwrap_or_else(|problem| {
         invalid.push(problem);
@@ -42,7 +73,6 @@ pub(super) fn lower(pool: &NodePool, supported: bool) -> Result<Option<PoolRecor
             ..Pool::default()
         }
     });
-    let class = &pool.spec.template.spec.node_class_ref;
     let status = pool.status.clone().unwrap_or_default();
     let grace = pool.spec.template.spec.termination_grace_period.as_ref();
     Ok(Some(PoolRecord {
@@ -96,7 +126,11 @@ fn lower_status(status: &joiner_api::karpenter::NodePoolStatus) -> PoolStatus {
             .nodes
             .and_then(|count| u32::try_from(count).ok())
             .unwrap_or(0),
-        cost: None,
+        cost: status
+            .price_per_hour
+            .as_ref()
+            .and_then(|text| text.parse().ok())
+            .map(Money::from_dollars),
         class_generation: status.node_class_observed_generation,
         conditions: lower_conditions(&status.conditions),
         ..PoolStatus::default()
@@ -218,7 +252,24 @@ pub(super) fn status_patch(pool: &PoolRecord, status: &PoolStatus) -> Value {
             "resources": resources,
             "nodes": status.nodes,
             "nodeClassObservedGeneration": status.class_generation,
+            "pricePerHour": status.cost.map(|cost| format!("{:.6}", cost.dollars())),
             "conditions": render_conditions(&status.conditions),
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::misspelt;
+
+    #[test]
+    fn a_kind_that_our_groups_do_not_have_is_told_and_others_are_left_to_their_owners() {
+        let said = misspelt("joiner.dev", "SimNodeClas").unwrap();
+        assert!(
+            said.contains("SimNodeClas\"") && said.contains("RackspaceNodeClass"),
+            "{said}"
+        );
+        assert_eq!(misspelt("joiner.dev", "SimNodeClass"), None);
+        assert_eq!(misspelt("karpenter.k8s.aws", "EC2NodeClas"), None);
+    }
 }

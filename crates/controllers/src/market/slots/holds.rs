@@ -116,19 +116,26 @@ async fn look(context: &Context) {
             }
             // What was seen is out of date: the next look sees more.
             Err(WriteError::Conflict(_) | WriteError::Gone(_) | WriteError::NotLeader) => {}
-            Err(error) => warn!(class = %record.key, %error, "its finalizer was not written"),
+            Err(error) => {
+                warn!(class = %record.key, %error, "finalizer of the node class could not be written")
+            }
         }
     }
 }
 
-fn tell(context: &Context, kind: &ClassKind, record: &ClassRecord, said: &str) {
-    let about = ObjectRef {
+/// What a class is called in events.
+pub(super) fn about(kind: &ClassKind, record: &ClassRecord) -> ObjectRef {
+    ObjectRef {
         api_version: format!("{}/{}", kind.group, kind.version),
         kind: kind.kind.to_owned(),
         namespace: record.key.namespace.clone(),
         name: record.key.name.clone(),
         uid: record.uid.clone(),
-    };
+    }
+}
+
+fn tell(context: &Context, kind: &ClassKind, record: &ClassRecord, said: &str) {
+    let about = about(kind, record);
     let said = format!("The node class is being deleted: {said}");
     context
         .events

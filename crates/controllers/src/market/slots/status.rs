@@ -11,10 +11,12 @@ use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 use tracing::warn;
 
-use super::holds::Users;
+use super::holds::{Users, about};
 use super::{Classes, Unusable};
+use crate::context::Context;
 use crate::dialect::{ClassFactory, ClassKind};
 use crate::edge::clients::{Clients, WriteError};
+use crate::edge::events::Severity;
 use crate::record::{ClassKey, ClassRecord, Condition, Truth, kinds};
 
 impl Classes {
@@ -22,11 +24,11 @@ impl Classes {
     /// read.
     pub(crate) async fn report(
         &self,
-        clients: &Clients,
+        context: &Context,
         records: &[Arc<ClassRecord>],
         users: &BTreeMap<ClassKey, Users>,
-        now: Timestamp,
     ) {
+        let now = context.now();
         // Two writers at once would contradict each other.
         let _alone = self.reporting.lock().await;
         {
@@ -46,6 +48,7 @@ impl Classes {
                 };
                 *message = format!("{message}: {said}");
             }
+            let told = unusable.clone();
             let ready = ready(record, unusable, now);
             let extra = self.extra(record, &**factory);
             // The watch may not have told yet what we wrote: what counts is what we wrote last.
@@ -60,15 +63,20 @@ impl Classes {
                 continue;
             }
             match write(
-                clients,
+                &context.clients,
                 &factory.kind(),
                 record,
                 render(record, &ready, extra),
             )
             .await
             {
-                Ok(()) => self.note(record, said),
-                Err(error) => warn!(class = %record.key, %error, "its status was not written"),
+                Ok(()) => {
+                    self.note(record, said);
+                    tell(context, &factory.kind(), record, told.as_ref());
+                }
+                Err(error) => {
+                    warn!(class = %record.key, %error, "status of the node class could not be written");
+                }
             }
         }
     }
@@ -91,6 +99,27 @@ impl Classes {
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         written.insert(record.key.clone(), said);
     }
+}
+
+/// Says in an event why a class cannot be used, and that it can be again.
+fn tell(context: &Context, kind: &ClassKind, record: &ClassRecord, unusable: Option<&Unusable>) {
+    // What a class that is to go waits for is said by whoever holds it.
+    if record.deleting {
+        return;
+    }
+    let about = about(kind, record);
+    let before = record.ready.as_ref().map(|known| known.status);
+    let (severity, reason, said) = match unusable {
+        Some((reason, said)) if *reason != "NodeClassReadinessUnknown" => {
+            (Severity::Warning, *reason, said.as_str())
+        }
+        None if before == Some(Truth::False) => {
+            let said = "The node class can be used again";
+            (Severity::Normal, "Recovered", said)
+        }
+        _ => return,
+    };
+    context.events.say(&about, severity, reason, said);
 }
 
 fn ready(record: &ClassRecord, unusable: Option<Unusable>, now: Timestamp) -> Condition {

@@ -8,6 +8,21 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
+use super::Known;
+
+/// What has an age.
+pub(super) const PARTS: [&str; 3] = ["types", "prices", "scores"];
+
+/// Why a choice changes.
+const REASONS: [&str; 6] = [
+    "first",
+    "not_allowed",
+    "not_viable",
+    "cheaper",
+    "better_score",
+    "widened",
+];
+
 type Fraction<L> = Family<L, Gauge<f64, AtomicU64>>;
 
 /// A `LeftoverNodePool`.
@@ -24,6 +39,15 @@ pub struct PoolWhat {
     pub pool: String,
     /// What.
     pub what: String,
+}
+
+/// A region that a `LeftoverNodePool` compares.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct PoolRegion {
+    /// Name of the pool.
+    pub pool: String,
+    /// Name of the region.
+    pub region: String,
 }
 
 /// Everything that is counted.
@@ -47,6 +71,10 @@ pub struct LeftoverMetrics {
     pub age: Fraction<PoolWhat>,
     /// Whether the on-demand pool is open.
     pub fallback: Family<Pool, Gauge>,
+    /// Dollars an hour for each GPU, at the best of a region.
+    pub region_per_gpu: Fraction<PoolRegion>,
+    /// Whether a region is the one to prefer.
+    pub region_recommended: Family<PoolRegion, Gauge>,
     /// Different requests for placement scores since the start; AWS limits them by the day.
     pub configurations: Gauge,
 }
@@ -101,6 +129,16 @@ impl LeftoverMetrics {
             all.fallback.clone(),
         );
         registry.register(
+            "leftover_region_price_per_gpu_dollars",
+            "Price per GPU and hour at the best of a region that is compared",
+            all.region_per_gpu.clone(),
+        );
+        registry.register(
+            "leftover_region_recommended",
+            "Whether a region is the one to prefer",
+            all.region_recommended.clone(),
+        );
+        registry.register(
             "leftover_score_configurations",
             "Different requests for placement scores",
             all.configurations.clone(),
@@ -108,8 +146,14 @@ impl LeftoverMetrics {
         all
     }
 
+    /// A region is not compared any more.
+    pub fn forget_region(&self, label: &PoolRegion) {
+        self.region_per_gpu.remove(label);
+        self.region_recommended.remove(label);
+    }
+
     /// A pool is gone.
-    pub fn forget(&self, pool: &str) {
+    pub(super) fn forget(&self, pool: &str, known: &Known) {
         let label = Pool {
             pool: pool.to_owned(),
         };
@@ -118,5 +162,27 @@ impl LeftoverMetrics {
         self.types.remove(&label);
         self.zones.remove(&label);
         self.fallback.remove(&label);
+        let what = |what: &str| PoolWhat {
+            pool: pool.to_owned(),
+            what: what.to_owned(),
+        };
+        for zone in &known.zones {
+            self.scores.remove(&what(zone));
+        }
+        for part in PARTS {
+            self.age.remove(&what(part));
+        }
+        for kind in ["NodePool", "EC2NodeClass"] {
+            self.applied.remove(&what(kind));
+        }
+        for reason in REASONS {
+            self.changes.remove(&what(reason));
+        }
+        for region in &known.regions {
+            self.forget_region(&PoolRegion {
+                pool: pool.to_owned(),
+                region: region.clone(),
+            });
+        }
     }
 }

@@ -113,9 +113,15 @@ pub(super) async fn apply(
     if !seat.may_act() {
         return Err(WriteError::NotLeader);
     }
-    let parameters = PatchParams::apply(MANAGER).force();
+    let mut wanted = wanted.clone();
+    let mut parameters = PatchParams::apply(MANAGER);
+    if let Some(there) = &there {
+        // This very object, not one that has taken its name meanwhile.
+        wanted["metadata"]["uid"] = there.metadata.uid.clone().into();
+        parameters = parameters.force();
+    }
     writes
-        .patch(name, &parameters, &Patch::Apply(wanted))
+        .patch(name, &parameters, &Patch::Apply(&wanted))
         .await?;
     Ok(true)
 }

@@ -17,10 +17,10 @@ use kube::api::{DynamicObject, ListParams};
 use serde_json::Value;
 use tracing::info;
 
-use super::metrics::{Pool, PoolWhat};
+use super::metrics::{PARTS, Pool, PoolWhat};
 use super::objects::{self, Served};
 use super::render::{self, ClassVersion, Source};
-use super::report::{Report, Word, about, write};
+use super::report::{Cause, Report, about, write};
 use super::{Known, Leftover, SOON};
 use crate::edge::clients::WriteError;
 use crate::edge::events::Severity;
@@ -37,6 +37,15 @@ struct Class {
     /// Why Karpenter does not use it, if so.
     unready: Option<String>,
     version: ClassVersion,
+}
+
+/// What is to be applied.
+struct Plan<'a> {
+    class: &'a Class,
+    reading: &'a Reading,
+    decision: &'a Decision,
+    /// Whether the NodePool takes new nodes.
+    open: bool,
 }
 
 impl Leftover {
@@ -58,20 +67,20 @@ impl Leftover {
             offers: String::new(),
         };
         let mut again = None;
-        if let Err(word) = Box::pin(self.look(seat, pool, known, &mut report, now)).await? {
-            again = (word.reason == "KarpenterNotInstalled").then_some(SOON);
+        if let Err(cause) = Box::pin(self.look(seat, pool, known, &mut report, now)).await? {
+            again = (cause.reason == "KarpenterNotInstalled").then_some(SOON);
             let standing = !report.status.selected_instance_types.is_empty();
-            let outage = word.reason.starts_with("AWS");
+            let outage = cause.reason.starts_with("AWS");
             if !(standing && outage) {
-                report.unready = Some(word.clone());
+                report.unready = Some(cause.clone());
             }
-            report.degraded = Some(word);
+            report.degraded = Some(cause);
             report.offers = offers(&render::pool_name(pool), &report.status);
         }
         let about = about(pool);
-        if let Some(word) = report.degraded.as_ref().or(report.unready.as_ref()) {
+        if let Some(cause) = report.degraded.as_ref().or(report.unready.as_ref()) {
             seat.events
-                .say(&about, Severity::Warning, word.reason, &word.message);
+                .say(&about, Severity::Warning, cause.reason, &cause.message);
         }
         let status = report.status(pool.metadata.generation, now);
         write(&seat.clients.writes, pool, &status).await?;
@@ -85,17 +94,17 @@ impl Leftover {
         known: &mut Known,
         report: &mut Report,
         now: Timestamp,
-    ) -> Result<Result<(), Word>, WriteError> {
+    ) -> Result<Result<(), Cause>, WriteError> {
         if let Some(message) = invalid(pool) {
-            return Ok(Err(Word::new("InvalidSpec", message)));
+            return Ok(Err(Cause::new("InvalidSpec", message)));
         }
         let served = objects::served(&seat.clients.reads).await?;
         if let Some(message) = missing(&served) {
-            return Ok(Err(Word::new("KarpenterNotInstalled", message)));
+            return Ok(Err(Cause::new("KarpenterNotInstalled", message)));
         }
         let class = match self.class(seat, pool, &served).await? {
             Ok(class) => class,
-            Err(message) => return Ok(Err(Word::new("InvalidSpec", message))),
+            Err(message) => return Ok(Err(Cause::new("InvalidSpec", message))),
         };
         let wanted = render::wanted(pool);
         let rendered = Source::of(pool) == Source::Rendered;
@@ -113,9 +122,9 @@ impl Leftover {
         }
         let (in_use, _) = objects::in_use(&seat.clients.reads, &render::pool_name(pool)).await?;
         let memory = self.memory(seat, pool, known).await?;
-        let held = held(&report.status, wanted.capacity);
+        let held = held(&report.status, wanted.capacity, &pool.spec.region);
         let policy = &self.options.policy;
-        let decision = decide(
+        let mut decision = decide(
             &reading.market,
             &wanted,
             held.as_ref(),
@@ -124,23 +133,40 @@ impl Leftover {
             memory,
             now,
         );
-        known.memory = Some(decision.memory);
-        self.measure(pool, &reading, &decision, now);
-        let nothing = decision.offered.is_empty() && decision.fallback == Fallback::Closed;
-        if nothing {
-            let message = nothing_viable(&reading, &decision);
-            return Ok(Err(Word::new("NoQuotes", message)));
+        let away = Box::pin(self.regions(seat, pool, known, &wanted, &mut report.status)).await;
+        if away.is_some() {
+            // With another region to go to, on-demand nodes do not stand in here.
+            decision.fallback = Fallback::Closed;
+            decision.memory.fallback = false;
         }
-        if let Err(word) = self
-            .act(seat, pool, known, &class, &reading, &decision)
-            .await?
-        {
-            return Ok(Err(word));
+        known.memory = Some(decision.memory);
+        self.measure(pool, known, &reading, &decision, now);
+        let plan = Plan {
+            class: &class,
+            reading: &reading,
+            decision: &decision,
+            open: away.is_none(),
+        };
+        if let Err(cause) = self.act(seat, pool, known, &plan).await? {
+            return Ok(Err(cause));
+        }
+        describe(report, &reading, &decision, now);
+        if is_nothing(&decision) {
+            let mut message = nothing_viable(&reading, &decision);
+            if let Some(away) = away {
+                message = format!("{message}; {away}");
+            }
+            return Ok(Err(Cause::new("NoQuotes", message)));
         }
         self.tell(seat, pool, &decision, memory);
-        describe(report, &reading, &decision, now);
         report.degraded = second_best(&reading, &decision, &class);
+        if report.degraded.is_none() && rendered {
+            report.degraded = self.groups(pool).await;
+        }
         report.offers = offers(&render::pool_name(pool), &report.status);
+        if let Some(away) = away {
+            report.offers = format!("{} but is closed: {away}", report.offers);
+        }
         Ok(Ok(()))
     }
 
@@ -235,20 +261,25 @@ impl Leftover {
         seat: &Seat,
         pool: &LeftoverNodePool,
         known: &mut Known,
-        class: &Class,
-        reading: &Reading,
-        decision: &Decision,
-    ) -> Result<Result<(), Word>, WriteError> {
+        plan: &Plan<'_>,
+    ) -> Result<Result<(), Cause>, WriteError> {
+        let (class, decision) = (plan.class, plan.decision);
         if Source::of(pool) == Source::Rendered
-            && let Err(word) = self.apply_class(seat, pool, known, class).await?
+            && !is_nothing(decision)
+            && let Err(cause) = self.apply_class(seat, pool, known, class).await?
         {
-            return Ok(Err(word));
+            return Ok(Err(cause));
         }
-        let (market, name) = (&reading.market, &class.name);
+        let (market, name) = (&plan.reading.market, &class.name);
         if !decision.offered.is_empty() {
-            let wanted = render::node_pool(pool, &decision.offered, market, name);
-            if let Err(word) = self.apply_pool(seat, pool, known, wanted).await? {
-                return Ok(Err(word));
+            let open = render::node_pool(pool, &decision.offered, market, name);
+            let wanted = if plan.open {
+                open
+            } else {
+                render::closed(open)
+            };
+            if let Err(cause) = self.apply_pool(seat, pool, known, wanted).await? {
+                return Ok(Err(cause));
             }
         }
         let fallback = render::fallback_name(pool);
@@ -288,13 +319,13 @@ impl Leftover {
         pool: &LeftoverNodePool,
         known: &mut Known,
         class: &Class,
-    ) -> Result<Result<(), Word>, WriteError> {
+    ) -> Result<Result<(), Cause>, WriteError> {
         let both = [class.version, ClassVersion::V1beta1];
         let mut refused = String::new();
         for version in both {
             let wanted = match render::node_class(pool, &self.options.defaults, version) {
                 Ok(wanted) => wanted,
-                Err(message) => return Ok(Err(Word::new("InvalidSpec", message))),
+                Err(message) => return Ok(Err(Cause::new("InvalidSpec", message))),
             };
             let reads = objects::classes(seat.clients.reads.clone(), version);
             let writes = objects::classes(seat.clients.writes.clone(), version);
@@ -307,12 +338,12 @@ impl Leftover {
                     refused = said;
                 }
                 Err(WriteError::Refused(said)) => {
-                    return Ok(Err(Word::new("ApplyNodeClassError", said)));
+                    return Ok(Err(Cause::new("ApplyNodeClassError", said)));
                 }
                 Err(error) => return Err(error),
             }
         }
-        Ok(Err(Word::new("ApplyNodeClassError", refused)))
+        Ok(Err(Cause::new("ApplyNodeClassError", refused)))
     }
 
     async fn apply_pool(
@@ -321,12 +352,12 @@ impl Leftover {
         pool: &LeftoverNodePool,
         known: &mut Known,
         wanted: Value,
-    ) -> Result<Result<(), Word>, WriteError> {
+    ) -> Result<Result<(), Cause>, WriteError> {
         let reads = objects::pools(seat.clients.reads.clone());
         let writes = objects::pools(seat.clients.writes.clone());
         match self.apply(seat, pool, known, wanted, &reads, &writes).await {
             Ok(()) => Ok(Ok(())),
-            Err(WriteError::Refused(said)) => Ok(Err(Word::new("ApplyNodePoolError", said))),
+            Err(WriteError::Refused(said)) => Ok(Err(Cause::new("ApplyNodePoolError", said))),
             Err(error) => Err(error),
         }
     }
@@ -400,15 +431,29 @@ impl Leftover {
                 .say(&about, Severity::Warning, "FallbackOpened", message);
         }
         if before.fallback && !decision.memory.fallback {
-            let message = "spot capacity is viable again: no more on-demand nodes; those that run stay until they are empty";
+            let message = "on-demand is not needed any more: no new on-demand nodes, those that run stay until they are empty";
             seat.events
                 .say(&about, Severity::Normal, "FallbackClosed", message);
         }
     }
 
+    /// What is wrong with the security groups of a rendered class. What AWS does not say is no fault of theirs.
+    async fn groups(&self, pool: &LeftoverNodePool) -> Option<Cause> {
+        let tags = &pool.spec.security_group_selector_tags;
+        let (count, _) = Box::pin(self.aws.security_groups(&pool.spec.region, tags)).await;
+        (count == Some(0)).then(|| {
+            Cause::new(
+                "SecurityGroupsNotFound",
+                "no security group has all tags of spec.securityGroupSelectorTags: Karpenter will not use the EC2NodeClass; \
+                 correct the tags, or tag a security group of the cluster",
+            )
+        })
+    }
+
     fn measure(
         &self,
         pool: &LeftoverNodePool,
+        known: &mut Known,
         reading: &Reading,
         decision: &Decision,
         now: Timestamp,
@@ -444,17 +489,22 @@ impl Leftover {
                 .get_or_create(&label)
                 .set(best.price.dollars());
         }
-        for (zone, score) in reading.market.scores.iter().flatten() {
+        let scores = || reading.market.scores.iter().flatten();
+        for (zone, score) in scores() {
             metrics
                 .scores
                 .get_or_create(&what(zone))
                 .set(i64::from(*score));
         }
-        let ages = [
-            ("types", &reading.sight.types),
-            ("prices", &reading.sight.prices),
-            ("scores", &reading.sight.scores),
-        ];
+        let zones = scores().map(|(zone, _)| zone.to_string()).collect();
+        let before = std::mem::replace(&mut known.zones, zones);
+        for gone in before.difference(&known.zones) {
+            metrics.scores.remove(&what(gone));
+        }
+        let ages = &reading.ages;
+        let ages = PARTS
+            .into_iter()
+            .zip([&ages.types, &ages.prices, &ages.scores]);
         for (name, age) in ages {
             if let Some(at) = age.at {
                 let seconds = now.duration_since(at).as_secs_f64();
@@ -497,7 +547,7 @@ fn missing(served: &Served) -> Option<String> {
 }
 
 /// AWS cannot be read. The moment of the last reading is named rather than its age, so that the sentence stays the same.
-fn outage(error: &AwsError, as_of: Option<&Time>) -> Word {
+fn outage(error: &AwsError, as_of: Option<&Time>) -> Cause {
     let reason = match error.kind {
         AwsErrorKind::Throttled => "AWSThrottled",
         AwsErrorKind::Denied => "AWSDenied",
@@ -508,51 +558,56 @@ fn outage(error: &AwsError, as_of: Option<&Time>) -> Word {
         Some(at) => format!("; what was rendered stays, with prices of {}", at.0),
         None => String::new(),
     };
-    Word::new(reason, format!("{error}{stays}"))
+    Cause::new(reason, format!("{error}{stays}"))
 }
 
-fn stale(what: &str, age: &Age) -> Option<Word> {
+fn stale(what: &str, age: &Age) -> Option<Cause> {
     let error = age.error.as_ref()?;
-    let word = outage(error, None);
+    let cause = outage(error, None);
     let as_of = age.at.map_or_else(
         || "none are known".to_owned(),
         |at| format!("those of {at} are used"),
     );
-    Some(Word::new(
-        word.reason,
+    Some(Cause::new(
+        cause.reason,
         format!("{what} cannot be read, {as_of}: {error}"),
     ))
 }
 
 /// What is not as it should be although something is on offer.
-fn second_best(reading: &Reading, decision: &Decision, class: &Class) -> Option<Word> {
+fn second_best(reading: &Reading, decision: &Decision, class: &Class) -> Option<Cause> {
     if matches!(decision.fallback, Fallback::Open(_)) {
         let message = "no spot capacity is viable: on-demand nodes stand in until it is again";
-        return Some(Word::new("OnDemandFallback", message));
+        return Some(Cause::new("OnDemandFallback", message));
     }
     if let Some(said) = &class.unready {
         let message = format!("Karpenter does not use EC2NodeClass {}: {said}", class.name);
-        return Some(Word::new("NodeClassNotReady", message));
+        return Some(Cause::new("NodeClassNotReady", message));
     }
-    let sight = &reading.sight;
-    stale("spot prices", &sight.prices)
-        .or_else(|| stale("instance types", &sight.types))
+    let ages = &reading.ages;
+    stale("spot prices", &ages.prices)
+        .or_else(|| stale("instance types", &ages.types))
         .or_else(|| {
-            let error = sight
+            let error = ages
                 .scores
                 .error
                 .as_ref()
                 .filter(|error| error.code != "FewTypes")?;
-            let known = if sight.scores.at.is_some() {
+            let known = if ages.scores.at.is_some() {
                 "old ones are used"
             } else {
                 "every zone counts as viable"
             };
-            Some(Word::new(
+            Some(Cause::new(
                 "ScoresUnavailable",
                 format!("placement scores cannot be read, {known}: {error}"),
             ))
         })
+}
+
+/// Whether there is nothing to offer.
+fn is_nothing(decision: &Decision) -> bool {
+    decision.offered.is_empty() && decision.fallback == Fallback::Closed
 }
 
 fn nothing_viable(reading: &Reading, decision: &Decision) -> String {
@@ -577,12 +632,17 @@ fn nothing_viable(reading: &Reading, decision: &Decision) -> String {
     format!("no spot quotes available{}", why.unwrap_or_default())
 }
 
-fn held(status: &LeftoverNodePoolStatus, capacity: Capacity) -> Option<Held> {
+fn held(status: &LeftoverNodePoolStatus, capacity: Capacity, region: &str) -> Option<Held> {
     let same = status.selected_capacity_type.map(|one| match one {
         CapacityType::Spot => Capacity::Spot,
         CapacityType::OnDemand => Capacity::OnDemand,
     });
     if same.is_some_and(|one| one != capacity) {
+        return None;
+    }
+    // What was chosen in another region is no choice here.
+    let here = |zone: &String| zone.starts_with(region);
+    if !status.selected_zones.iter().all(here) {
         return None;
     }
     let names = |all: &[String]| all.iter().map(|one| Name::from(one.as_str())).collect();
@@ -619,8 +679,8 @@ fn describe(report: &mut Report, reading: &Reading, decision: &Decision, now: Ti
     if decision.change.is_new() || status.last_change_time.is_none() {
         status.last_change_time = Some(whole(now));
     }
-    status.prices_as_of = reading.sight.prices.at.map(whole);
-    status.scores_as_of = reading.sight.scores.at.map(whole);
+    status.prices_as_of = reading.ages.prices.at.map(whole);
+    status.scores_as_of = reading.ages.scores.at.map(whole);
 }
 
 fn offers(name: &str, status: &LeftoverNodePoolStatus) -> String {

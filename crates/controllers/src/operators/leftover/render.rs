@@ -130,7 +130,7 @@ pub fn fallback_pool(
 ) -> Value {
     let name = fallback_name(pool);
     let weight = if open { FALLBACK_WEIGHT } else { 1 };
-    let mut shape = shape(
+    let shape = shape(
         pool,
         &name,
         choice,
@@ -139,10 +139,13 @@ pub fn fallback_pool(
         Capacity::OnDemand,
         weight,
     );
-    if !open {
-        shape["spec"]["limits"] = json!({"cpu": "0"});
-    }
-    shape
+    if open { shape } else { closed(shape) }
+}
+
+/// A NodePool that takes no more nodes and keeps those that it has; deleting it would drain them.
+pub fn closed(mut pool: Value) -> Value {
+    pool["spec"]["limits"] = json!({"cpu": "0"});
+    pool
 }
 
 fn shape(

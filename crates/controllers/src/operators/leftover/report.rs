@@ -13,14 +13,14 @@ use crate::edge::clients::WriteError;
 
 /// A reason and a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Word {
+pub(super) struct Cause {
     pub(super) reason: &'static str,
     pub(super) message: String,
 }
 
-impl Word {
+impl Cause {
     pub(super) fn new(reason: &'static str, message: impl Into<String>) -> Self {
-        Word {
+        Cause {
             reason,
             message: message.into(),
         }
@@ -31,9 +31,9 @@ impl Word {
 pub(super) struct Report {
     pub(super) status: LeftoverNodePoolStatus,
     /// Why nothing is on offer, if so.
-    pub(super) unready: Option<Word>,
+    pub(super) unready: Option<Cause>,
     /// What is second best, if anything.
-    pub(super) degraded: Option<Word>,
+    pub(super) degraded: Option<Cause>,
     /// What is on offer.
     pub(super) offers: String,
 }
@@ -45,30 +45,30 @@ impl Report {
         generation: Option<i64>,
         now: Timestamp,
     ) -> LeftoverNodePoolStatus {
-        let condition = |type_: &str, status, word: &Word| Condition {
+        let condition = |type_: &str, status, cause: &Cause| Condition {
             type_: type_.to_owned(),
             status,
-            reason: word.reason.to_owned(),
-            message: word.message.clone(),
+            reason: cause.reason.to_owned(),
+            message: cause.message.clone(),
             observed_generation: generation,
             ..Condition::default()
         };
         let conditions = &mut self.status.conditions;
         let ready = match &self.unready {
-            Some(word) => condition("Ready", ConditionStatus::False, word),
+            Some(cause) => condition("Ready", ConditionStatus::False, cause),
             None => condition(
                 "Ready",
                 ConditionStatus::True,
-                &Word::new("Reconciled", self.offers),
+                &Cause::new("Reconciled", self.offers),
             ),
         };
         set(conditions, ready, now);
         let degraded = match &self.degraded {
-            Some(word) => condition("Degraded", ConditionStatus::True, word),
+            Some(cause) => condition("Degraded", ConditionStatus::True, cause),
             None => condition(
                 "Degraded",
                 ConditionStatus::False,
-                &Word::new("AsExpected", ""),
+                &Cause::new("AsExpected", ""),
             ),
         };
         set(conditions, degraded, now);

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::disrupt::candidate::Candidate;
+use crate::disrupt::explain::Obstacle;
 use crate::disrupt::trial::{Trial, Trials};
 use crate::disrupt::worth;
 use crate::money::Money;
@@ -142,19 +143,19 @@ impl Part<'_> {
     }
 }
 
-/// Nodes that have to stay for the rest to keep the rules; empty if all is well.
+/// Nodes that have to stay for the rest to keep the rules, and which; empty if all is well.
 pub(super) fn offenders(
     problem: &Problem,
     candidates: &[Candidate],
     forced: &Trial,
     trial: &Trial,
-) -> BTreeSet<u32> {
+) -> BTreeMap<u32, Obstacle> {
     let by_node: BTreeMap<u32, &Candidate> = candidates.iter().map(|one| (one.node, one)).collect();
     let chosen = |nodes: &[u32]| -> Vec<u32> {
         let chosen = nodes.iter().filter(|node| !forced.removed.contains(node));
         chosen.copied().collect()
     };
-    let mut back = BTreeSet::new();
+    let mut back = BTreeMap::new();
     let mut moves: Vec<(Part<'_>, Vec<u32>)> = Vec::new();
     for part in parts(&trial.plan, &trial.removed) {
         let own = chosen(&part.nodes);
@@ -163,16 +164,21 @@ pub(super) fn offenders(
         }
         let (before, after) = (part.before(problem), part.after(problem));
         if after > before - part.must_save(problem) {
-            back.extend(poorer_half(problem, &by_node, own));
-        } else if part.spot_for_spot(problem) && !spot_allowed(problem, &by_node, &part) {
-            back.extend(own);
+            let least = Obstacle::Saving(part.min_savings(problem));
+            let poor = poorer_half(problem, &by_node, own);
+            back.extend(poor.into_iter().map(|node| (node, least)));
+        } else if part.spot_for_spot(problem)
+            && let Some(obstacle) = spot_obstacle(problem, &by_node, &part)
+        {
+            back.extend(own.into_iter().map(|node| (node, obstacle)));
         } else {
             moves.push((part, own));
         }
     }
     if back.is_empty() {
         for (part, own) in moves {
-            back.extend(unbalanced(problem, &by_node, &part, &own));
+            let poor = unbalanced(problem, &by_node, &part, &own);
+            back.extend(poor.into_iter().map(|node| (node, Obstacle::Balanced)));
         }
     }
     back
@@ -194,38 +200,41 @@ fn poorer_half(
     nodes
 }
 
-fn spot_allowed(problem: &Problem, by_node: &BTreeMap<u32, &Candidate>, part: &Part<'_>) -> bool {
+/// What keeps spot nodes from being replaced by spot.
+fn spot_obstacle(
+    problem: &Problem,
+    by_node: &BTreeMap<u32, &Candidate>,
+    part: &Part<'_>,
+) -> Option<Obstacle> {
     let pools = part.nodes.iter().filter_map(|node| by_node.get(node));
     let mut pools = pools.map(|candidate| &problem.pools[candidate.pool]);
     if !pools.all(|pool| pool.disruption.spot_to_spot) {
-        return false;
+        return Some(Obstacle::SpotToSpot);
     }
     let mut pools = part.nodes.iter().filter_map(|node| by_node.get(node));
     if pools.all(|one| problem.pools[one.pool].disruption.min_savings > 0) {
-        return true;
+        return None;
     }
     let choice = |launch: &Launch| {
         let bought = launch.alternatives.iter().chain([&launch.purchase]);
         let types: BTreeSet<_> = bought.map(|purchase| &purchase.instance_type).collect();
         types.len()
     };
-    part.nodes.len() > 1
-        || part
-            .launches
-            .iter()
-            .all(|launch| choice(launch) >= SPOT_CHOICE)
+    let wide = |launch: &&Launch| choice(launch) >= SPOT_CHOICE;
+    let enough = part.nodes.len() > 1 || part.launches.iter().all(|launch| wide(&launch));
+    (!enough).then_some(Obstacle::SpotChoice(SPOT_CHOICE))
 }
 
 /// Nodes whose pods go to machines that leave too little choice now that dear alternatives are left out.
 ///
 /// karpenter: pkg/controllers/disruption/consolidation.go, `RemoveInstanceTypeOptionsByPriceAndMinValues`
-pub(super) fn without_choice(
+pub(super) fn below_min_values(
     trials: &Trials<'_, '_>,
     forced: &Trial,
     trial: &Trial,
 ) -> BTreeSet<u32> {
     let launches = trial.plan.launches.iter();
-    let poor = launches.filter(|launch| !trials.replaceable(launch));
+    let poor = launches.filter(|launch| !trials.meets_min_values(launch));
     poor.flat_map(|launch| &launch.pods)
         .filter_map(|pod| match pod.home {
             Home::Node(node) => Some(node),
@@ -236,7 +245,7 @@ pub(super) fn without_choice(
 }
 
 /// Of each balanced pool for which a move does not save enough for the pods that it disturbs, half of the nodes. Every
-/// move is judged by itself, and each pool by its share of it: what is saved elsewhere makes nobody's move worth more.
+/// move is judged by itself, and each pool by its share of it: what is saved elsewhere makes no other move worth more.
 fn unbalanced(
     problem: &Problem,
     by_node: &BTreeMap<u32, &Candidate>,

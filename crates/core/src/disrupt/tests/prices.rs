@@ -144,7 +144,7 @@ fn on_demand_makes_way_for_spot_where_the_pool_allows_it() {
     );
     assert_eq!(
         detail(&decided),
-        "on-demand makes way for spot; its 1 pods run elsewhere"
+        "on-demand is replaced by spot; its pod moves"
     );
     problem.pools[0].requirements = vec![Expression::new(
         labels::CAPACITY_TYPE,
@@ -177,12 +177,12 @@ fn a_zone_that_became_dear_or_sells_no_more_is_left_for_a_cheaper_one() {
     assert_eq!(&*decided.launches[0].purchase.zone, "b");
     assert_eq!(
         detail(&decided),
-        "zone b is cheaper than zone a; its 1 pods run elsewhere"
+        "zone b is cheaper than zone a; its pod moves"
     );
     let decided = decide(&two_zones(0.8, false));
     assert_eq!(
         detail(&decided),
-        "zone a sells c4 no more, zone b does; its 1 pods run elsewhere"
+        "c4 is no longer sold in zone a, but in zone b; its pod moves"
     );
     assert!(decide(&two_zones(1.2, false)).removals.is_empty());
 }

@@ -4,10 +4,11 @@
 //! what is left over has to be bought. Here every node takes, again and again, the pod that is most like the room it
 //! has left, in size and shape.
 
-use super::{Assigner, Turn};
 use crate::pack::compile::Compiled;
+use crate::pack::dense::vector::Vector;
 use crate::pack::scenario::Scenario;
-use crate::pack::vector::Vector;
+
+use super::{Assigner, Turn};
 
 /// Nodes times kinds of pods up to which all of them are compared.
 const MOST: usize = 1 << 14;
@@ -16,7 +17,7 @@ const PART: u32 = 8;
 
 /// Whether there is something to mix, and little enough to do so.
 pub(crate) fn is_worthwhile(compiled: &Compiled<'_>, scenario: &Scenario) -> bool {
-    let nodes = compiled.hosts.len() - scenario.removed.iter().count();
+    let nodes = compiled.nodes.len() - scenario.removed.iter().count();
     let kinds = compiled.classes.len();
     scenario.buys && nodes > 0 && kinds > 1 && nodes * kinds <= MOST
 }
@@ -34,7 +35,7 @@ impl Assigner<'_, '_> {
             let mut own: Vec<&mut Turn> = rest.iter_mut().take(alike).collect();
             own.retain(|turn| self.goes_anywhere(turn.class));
             for at in 0..self.order.len() {
-                self.fill(self.order[at], &mut own);
+                self.fill_node(self.order[at], &mut own);
             }
             from += alike;
         }
@@ -46,22 +47,22 @@ impl Assigner<'_, '_> {
         let first = profile.levels.first();
         !profile.anchored
             && profile.invalid.is_none()
-            && self.compiled.classes[class as usize].uncounted.is_none()
+            && self.compiled.class(class).uncounted.is_none()
             && profile.spec.volumes.is_empty()
-            && first.is_some_and(|level| level.near.is_empty() && level.caps.is_empty())
+            && first.is_some_and(|level| level.host_affinity.is_empty() && level.caps.is_empty())
     }
 
-    fn fill(&mut self, host: u32, turns: &mut [&mut Turn]) {
+    fn fill_node(&mut self, node: u32, turns: &mut [&mut Turn]) {
         let compiled = self.compiled;
-        let whole = self.hosts[host as usize].room;
+        let whole = self.nodes[node as usize].room;
         loop {
-            let room = self.hosts[host as usize].room;
+            let room = self.nodes[node as usize].room;
             let mut best: Option<(f64, usize, u32)> = None;
             for (at, turn) in turns.iter().enumerate() {
                 self.running = turn.running;
                 let level = &compiled.profile(turn.class).levels[0];
-                let most = self.space_on(turn.class, level, host).min(turn.count);
-                let requests = &compiled.classes[turn.class as usize].requests;
+                let most = self.space_on(turn.class, level, node).min(turn.count);
+                let requests = &compiled.class(turn.class).requests;
                 let likeness = likeness(requests, &room, &whole);
                 if most > 0 && best.is_none_or(|(known, _, _)| likeness > known) {
                     best = Some((likeness, at, most));
@@ -69,7 +70,7 @@ impl Assigner<'_, '_> {
             }
             let Some((_, at, most)) = best else { return };
             let take = (most / PART).max(1);
-            self.put(turns[at].class, 0, host, take);
+            self.put(turns[at].class, 0, node, take);
             turns[at].count -= take;
         }
     }
@@ -88,7 +89,7 @@ fn likeness(requests: &Vector, room: &Vector, whole: &Vector) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pack::vector::vector;
+    use crate::pack::dense::vector::vector;
 
     #[test]
     fn large_pods_of_the_shape_of_what_is_left_come_first() {

@@ -62,12 +62,12 @@ fn important_pods_that_must_be_together_run_before_others() {
 
 #[test]
 fn important_pods_that_would_rather_be_together_run_before_others() {
-    let wish = vec![Weighted {
+    let preference = vec![Weighted {
         weight: 1,
         term: beside("high"),
     }];
     let high = PodSpec {
-        preferred_pod_affinity: wish,
+        preferred_pod_affinity: preference,
         ..important(spec("high", 2000))
     };
     let low = pods("low", 2, spec("low", 1500));
@@ -113,10 +113,10 @@ fn older_pods_run_before_younger_ones_of_their_size() {
 }
 
 #[test]
-fn pods_that_can_run_nowhere_keep_nobody_from_running() {
+fn pods_that_can_run_nowhere_keep_no_pod_from_running() {
     let giant = pods("giant", 1, important(spec("giant", 64_000)));
     let stranger = PodSpec {
-        affinity: vec![beside("nobody")],
+        affinity: vec![beside("absent")],
         ..important(spec("stranger", 1000))
     };
     let low = pods("low", 4, spec("low", 1000));

@@ -80,7 +80,7 @@ pub(super) fn check(world: &World<'_>, findings: &mut Findings) {
     }
 }
 
-/// Every anti-affinity term that somebody holds.
+/// Every anti-affinity term that some pod has.
 fn terms(world: &World<'_>) -> Vec<Term> {
     let mut terms = Vec::new();
     let mut seen = std::collections::BTreeSet::new();

@@ -30,7 +30,7 @@ fn room(site: &Site<'_>, expected: &[&PodSpec], findings: &mut Findings) {
     let Some(room) = &site.room else { return };
     let mut taken = Resources::new();
     let mut daemons_bound = Resources::new();
-    for pod in site.everybody() {
+    for pod in site.all_occupants() {
         if pod.group.daemon {
             daemons_bound.add(&pod.spec().requests);
         } else {

@@ -32,7 +32,7 @@ pub(super) fn namespaced(problem: &Problem, owner: &PodSpec, term: &AffinityTerm
             all.filter(|(_, labels)| selector.matches(labels))
                 .map(|(name, _)| name.clone()),
         );
-        // An empty selector means every namespace, also those that nobody described.
+        // An empty selector means every namespace, also those that are not described.
         if selector.match_labels.is_empty() && selector.match_expressions.is_empty() {
             namespaces.insert(owner.namespace.clone());
             let nodes = problem.nodes.iter().flat_map(|node| &node.pods);
@@ -54,8 +54,8 @@ pub(super) fn namespaced(problem: &Problem, owner: &PodSpec, term: &AffinityTerm
     })
 }
 
-/// Those whom the pod `owner` must be near, by key: pods that match all its terms. One term that selects nothing leaves
-/// nobody.
+/// The pods that required affinity of the pod `owner` asks for, by key: pods that match all its terms. One term that
+/// selects nothing leaves none.
 pub(super) fn company(problem: &Problem, owner: &PodSpec) -> BTreeSet<Term> {
     let terms: Option<Vec<Term>> = owner
         .affinity

@@ -219,7 +219,7 @@ impl<'a, 'w> Board<'a, 'w> {
         let world = self.world;
         let sites = world.sites.iter().chain(&world.leaving);
         let sites = sites.chain(&world.lingering);
-        for pod in sites.flat_map(Site::everybody) {
+        for pod in sites.flat_map(Site::all_occupants) {
             let spec = &pod.group.spec;
             counted.entry(Arc::as_ptr(spec)).or_insert_with(|| {
                 let pairs = spec.labels.iter().map(Some).chain([None]);
@@ -403,7 +403,7 @@ impl<'a, 'w> Board<'a, 'w> {
     fn bind(&mut self, moves: Vec<Move<'a>>, careful: bool) -> Vec<Move<'a>> {
         let mut waiting = moves;
         if careful {
-            // Places at level counts are for those who need them: pods that state rules and count themselves.
+            // Places at level counts are for those that need them: pods that state rules and count themselves.
             waiting.sort_by_key(|(_, pod)| self.rank(pod));
         }
         loop {

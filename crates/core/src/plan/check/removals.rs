@@ -210,7 +210,7 @@ fn allowed(world: &World<'_>, pool: &Pool, reason: DisruptionReason, total: u32)
     };
     let mut least = None;
     for budget in &pool.disruption.budgets {
-        // A schedule that nobody can read holds everything back.
+        // A schedule that cannot be read holds everything back.
         let Some(active) = active(budget) else {
             return Some(0);
         };

@@ -1,4 +1,4 @@
-//! Places after the plan, and who is there.
+//! Places after the plan, and the pods there.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,7 +49,7 @@ pub(super) struct Site<'a> {
     pub(super) labels: Cow<'a, Labels>,
     /// Taints that keep pods away.
     pub(super) taints: Vec<&'a Taint>,
-    /// Room for pods and daemons; `None` if nobody knows, which is reported elsewhere.
+    /// Room for pods and daemons; `None` if it is not known, which is reported elsewhere.
     pub(super) room: Option<Resources>,
     /// Pods that were there.
     pub(super) bound: Vec<Occupant<'a>>,
@@ -71,8 +71,8 @@ impl Site<'_> {
         self.bound.iter().filter(|pod| !pod.group.ending)
     }
 
-    /// Everybody who is there in the end.
-    pub(super) fn everybody(&self) -> impl Iterator<Item = &Occupant<'_>> {
+    /// All pods that are there in the end.
+    pub(super) fn all_occupants(&self) -> impl Iterator<Item = &Occupant<'_>> {
         self.bound.iter().chain(&self.placed)
     }
 }
@@ -158,7 +158,7 @@ impl<'a> World<'a> {
                 self.leaving.push(site);
             } else if node.deleting {
                 site.bound
-                    .retain(|one| one.group.reschedulable() && self.clings(one.group));
+                    .retain(|one| one.group.reschedulable() && self.blocks_drain(one.group));
                 self.lingering.push(site);
             } else {
                 site_of.insert(index, self.sites.len());
@@ -284,12 +284,12 @@ impl<'a> World<'a> {
                     .into_iter()
                     .filter(move |one| one.group.reschedulable())
                     // A node on its way out may keep pods that nothing may evict.
-                    .filter(move |one| !(stuck && self.clings(one.group)))
+                    .filter(move |one| !(stuck && self.blocks_drain(one.group)))
             });
         pending.chain(moving)
     }
 
-    fn clings(&self, pod: &Pod) -> bool {
+    fn blocks_drain(&self, pod: &Pod) -> bool {
         pod.do_not_disrupt
             || self.problem.pod_disruption_budgets.iter().any(|budget| {
                 budget.never

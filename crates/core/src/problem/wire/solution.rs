@@ -80,7 +80,7 @@ pub struct Unscheduled {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Solution {
-    /// Who solved it.
+    /// The solver.
     pub solver: String,
     /// Name of the problem.
     pub problem: String,

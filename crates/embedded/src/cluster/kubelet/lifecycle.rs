@@ -160,9 +160,14 @@ impl Run {
         };
     }
 
+    /// Probes go on while containers are ending.
     fn ready_at(&self) -> Option<Timestamp> {
         match self.stage {
-            Stage::Running { since } => Some(later(since, self.behaviour.ready)),
+            Stage::Running { since }
+            | Stage::Stopping {
+                running: Some(since),
+                ..
+            } => Some(later(since, self.behaviour.ready?)),
             _ => None,
         }
     }
@@ -395,10 +400,21 @@ mod tests {
         pod["metadata"]["deletionTimestamp"] = json!("x");
         pod["metadata"]["deletionGracePeriodSeconds"] = json!(30);
         assert_eq!(run.advance(&pod, at(10)), Some(at(30)));
+        assert!(run.is_ready(at(10)), "until its containers have ended");
         pod["metadata"]["deletionGracePeriodSeconds"] = json!(5);
         assert_eq!(run.advance(&pod, at(12)), Some(at(17)));
         assert_eq!(run.advance(&pod, at(17)), None);
-        assert!(run.is_stopped());
+        assert!(run.is_stopped() && !run.is_ready(at(17)));
+    }
+
+    #[test]
+    fn a_pod_whose_probes_never_succeed_runs_and_is_not_ready() {
+        let never = json!({"sim.joiner.dev/ready-seconds": "never"});
+        let pod = pod(&json!({"containers": [{}]}), &never);
+        let mut run = admit(&pod);
+        assert_eq!(run.advance(&pod, at(2)), None);
+        assert_eq!(run.stage, Stage::Running { since: at(2) });
+        assert!(!run.is_ready(at(1_000_000)));
     }
 
     #[test]

@@ -27,8 +27,19 @@ pub(crate) struct Mock {
     cloud: RackspaceCloud,
 }
 
-/// Everything of the real one, only sooner: nobody wants to wait half an hour for a server that does not exist.
+/// The region of the cloudspace: one that the documented SpotNodePool allows.
+const REGION: &str = "us-central-dfw-1";
+
+/// Everything of the real one, only sooner: half an hour is long to wait for a server that does not exist.
 fn options() -> RackspaceCloudOptions {
+    let mut calm = RackspaceCloudOptions::calm(1);
+    for class in &mut calm.classes {
+        if class.region == calm.region {
+            REGION.clone_into(&mut class.region);
+            class.name = class.name.replace("-ord", "-dfw");
+        }
+    }
+    REGION.clone_into(&mut calm.region);
     RackspaceCloudOptions {
         refresh_token: TOKEN.to_owned(),
         cloudspace: MOCK_CLOUDSPACE.to_owned(),
@@ -41,7 +52,7 @@ fn options() -> RackspaceCloudOptions {
         arrives_min: Duration::from_secs(5),
         arrives_max: Duration::from_secs(20),
         stops_after: Duration::from_secs(2),
-        ..RackspaceCloudOptions::calm(1)
+        ..calm
     }
 }
 

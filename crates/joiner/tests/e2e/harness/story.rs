@@ -306,6 +306,13 @@ impl Sight {
         words.collect()
     }
 
+    /// What was said in events about all that belongs to the story, things that are gone included.
+    pub(crate) fn everything_said(&self) -> String {
+        let about = self.ours(paths::EVENTS);
+        let words = about.iter().map(|event| text(event, "/message"));
+        words.collect::<Vec<_>>().join("\n")
+    }
+
     /// The machines that the story's cloud has sold and not taken back: what it remembers, by name.
     pub(crate) fn machines(&self) -> Vec<String> {
         let Some(class) = self.class() else {

@@ -29,7 +29,9 @@ pub(crate) mod paths {
     pub(crate) const SMITH_CLAIMS: &str =
         "/apis/kubenodesmith.parawell.cloud/v1alpha1/nodesmithclaims";
 
-    pub(super) const ALL: [&str; 13] = [
+    pub(crate) const OVH_CLASSES: &str = "/apis/karpenter.ovhcloud.sh/v1alpha1/ovhnodeclasses";
+
+    pub(super) const ALL: [&str; 14] = [
         PODS,
         NODES,
         EVENTS,
@@ -43,6 +45,7 @@ pub(crate) mod paths {
         SPOT_NODES,
         SMITH_POOLS,
         SMITH_CLAIMS,
+        OVH_CLASSES,
     ];
 }
 

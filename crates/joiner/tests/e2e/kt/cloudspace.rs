@@ -9,7 +9,7 @@ use joiner_embedded::clock::Clock;
 use joiner_embedded::cluster::kubelet::NodeSpec;
 use joiner_sim::clouds::rackspace::{RackspaceCloud, RackspaceCloudOptions};
 use joiner_sim::clouds::sim::Rack;
-use joiner_testing::{Process, Program};
+use joiner_testing::{ControlPlane, Process, Program};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -51,7 +51,8 @@ impl Rack for Racks {
     }
 }
 
-fn node(spec: &NodeSpec) -> Value {
+/// The Node object of a machine that kwok looks after.
+pub(crate) fn node(spec: &NodeSpec) -> Value {
     let mut labels = spec.labels.clone();
     for (key, value) in [
         ("kubernetes.io/hostname", spec.name.as_str()),
@@ -99,7 +100,7 @@ impl Cloudspace {
         let address = listener.local_addr().unwrap();
         let router = cloud.router();
         tokio::spawn(async move { axum::serve(listener, router).await });
-        let kwok = kwok(&world);
+        let kwok = kwok(world.plane());
         Arc::new(Cloudspace {
             world,
             cloud,
@@ -135,12 +136,12 @@ impl Cloudspace {
     }
 }
 
-fn kwok(world: &World) -> (Process, TempDir) {
+/// Starts kwok as the kubelets of a cluster.
+pub(crate) fn kwok(plane: &ControlPlane) -> (Process, TempDir) {
     let directory = tempfile::Builder::new()
         .prefix("joiner-kwok-")
         .tempdir()
         .unwrap();
-    let plane = world.plane();
     let arguments = [
         format!("--kubeconfig={}", plane.kubeconfig().display()),
         format!("--config={STAGES}"),

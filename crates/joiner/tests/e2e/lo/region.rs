@@ -52,6 +52,15 @@ pub(super) struct Region {
 
 impl Region {
     pub(super) async fn start(classes: Classes) -> Region {
+        let region = Region::bare(classes).await;
+        for crd in joiner_api::crds(Some(joiner_api::Dialect::Leftover)) {
+            region.define(serde_json::to_value(&crd).unwrap()).await;
+        }
+        region
+    }
+
+    /// The same without our own CRD.
+    pub(super) async fn bare(classes: Classes) -> Region {
         let builder = ControlPlane::builder().with_controller_manager();
         let plane = builder.start().await.expect("a control plane");
         let client = plane.client().unwrap();
@@ -71,11 +80,13 @@ impl Region {
             client,
             plane,
         };
-        for crd in joiner_api::crds(Some(joiner_api::Dialect::Leftover)) {
-            region.define(serde_json::to_value(&crd).unwrap()).await;
-        }
         region.install(classes).await;
         region
+    }
+
+    /// Where the simulated EC2 is.
+    pub(super) fn endpoint(&self) -> String {
+        format!("http://{}", self.address)
     }
 
     /// Installs the CRDs of Karpenter for AWS.
@@ -213,9 +224,11 @@ impl Region {
             format!("--kubeconfig={}", kubeconfig.display()),
             format!("--leader-election-namespace={namespace}"),
             "--health-probe-bind-address=0".to_owned(),
-            "--metrics-bind-address=0".to_owned(),
             "--log-format=text".to_owned(),
         ]);
+        if !more.iter().any(|one| one.starts_with("--metrics")) {
+            arguments.push("--metrics-bind-address=0".to_owned());
+        }
         if !more.iter().any(|one| one.starts_with("--leader-elect")) {
             arguments.push("--leader-elect=false".to_owned());
         }

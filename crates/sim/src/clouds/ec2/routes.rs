@@ -97,6 +97,13 @@ fn act(
             format!("there is no region {region}"),
         ));
     };
+    if cloud.lock().closed.contains(&region) {
+        return Err(Refused(
+            401,
+            "OptInRequired",
+            "You are not subscribed to this service. Please go to http://aws.amazon.com to subscribe.".into(),
+        ));
+    }
     match action {
         "DescribeInstanceTypes" => paged(
             action,
@@ -122,7 +129,7 @@ fn act(
             )
         }
         "DescribeSpotPriceHistory" => history(cloud, here, &region, form, now),
-        "GetSpotPlacementScores" => scores(cloud, here, &region, form, now),
+        "GetSpotPlacementScores" => scores(cloud, &region, form, now),
         "DescribeAvailabilityZones" => Ok(zones(here, &region)),
         "DescribeSubnets" => {
             let rows = if tagged(cloud, form) {
@@ -469,13 +476,23 @@ fn history(
     )
 }
 
-fn scores(
-    cloud: &Ec2Cloud,
-    here: &Region,
-    region: &str,
-    form: &Form,
-    now: Timestamp,
-) -> Result<String, Refused> {
+/// The regions that scores are asked for: the one that is asked, unless others are named.
+fn regions(form: &Form, here: &str) -> Result<BTreeSet<String>, Refused> {
+    let mut regions: BTreeSet<String> = list(form, "RegionName").into_iter().collect();
+    if regions.is_empty() {
+        regions.insert(here.to_owned());
+    }
+    let invalid = |message: String| Err(Refused(400, "InvalidParameterValue", message));
+    if let Some(unknown) = regions.iter().find(|one| !ALL.contains_key(*one)) {
+        return invalid(format!("There is no region {unknown}"));
+    }
+    if regions.len() > 10 {
+        return invalid("RegionName: at most 10".to_owned());
+    }
+    Ok(regions)
+}
+
+fn scores(cloud: &Ec2Cloud, region: &str, form: &Form, now: Timestamp) -> Result<String, Refused> {
     let types: BTreeSet<String> = list(form, "InstanceType").into_iter().collect();
     if types.is_empty() {
         return Err(Refused(
@@ -492,8 +509,12 @@ fn scores(
             "TargetCapacity must be at least 1".into(),
         ));
     };
+    let regions = regions(form, region)?;
+    let by_zone = form
+        .get("SingleAvailabilityZone")
+        .is_some_and(|one| one == "true");
     {
-        let configuration = format!("{types:?} {target} {:?}", list(form, "RegionName"));
+        let configuration = format!("{types:?} {target} {regions:?} {by_zone}");
         let mut inner = cloud.lock();
         let day = Duration::from_hours(24);
         inner
@@ -509,12 +530,19 @@ fn scores(
         inner.asked.insert(configuration, now);
     }
     let low = if types.len() < 3 { 3 } else { 10 };
-    let mut rows: Vec<(u8, String)> = here
-        .zones
-        .iter()
-        .map(|(name, id)| (cloud.score(name, now).min(low), id.clone()))
-        .collect();
-    rows.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
+    let mut rows: Vec<(u8, &str, Option<&str>)> = Vec::new();
+    for (name, one) in ALL.iter().filter(|(name, _)| regions.contains(*name)) {
+        if by_zone {
+            let zones = one.zones.iter();
+            rows.extend(
+                zones.map(|(zone, id)| (cloud.score(zone, now), name.as_str(), Some(id.as_str()))),
+            );
+        } else {
+            rows.push((cloud.region_score(name, one, now), name.as_str(), None));
+        }
+    }
+    rows.iter_mut().for_each(|row| row.0 = row.0.min(low));
+    rows.sort_by(|a, b| b.0.cmp(&a.0).then((a.1, a.2).cmp(&(b.1, b.2))));
     rows.truncate(10);
     paged(
         "GetSpotPlacementScores",
@@ -522,9 +550,11 @@ fn scores(
         form,
         &rows,
         1000,
-        |xml, (score, id)| {
+        |xml, (score, region, zone)| {
             xml.leaf("region", region);
-            xml.leaf("availabilityZoneId", id);
+            if let Some(id) = zone {
+                xml.leaf("availabilityZoneId", id);
+            }
             xml.leaf("score", score);
         },
     )

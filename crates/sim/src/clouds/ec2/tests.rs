@@ -101,15 +101,15 @@ async fn throttling_is_waited_out_and_what_was_read_outlives_an_outage() {
         .await
         .unwrap();
     assert_eq!(later.market, first.market);
-    assert_eq!(later.sight.prices.at, first.sight.prices.at);
-    assert_eq!(later.sight.prices.error.unwrap().code, "Http500");
+    assert_eq!(later.ages.prices.at, first.ages.prices.at);
+    assert_eq!(later.ages.prices.error.unwrap().code, "Http500");
     cloud.forgive();
     tokio::time::sleep(Duration::from_mins(1)).await;
     let again = Box::pin(aws.read("us-east-1", &wanted(&["g5"]), 2, None))
         .await
         .unwrap();
-    assert_eq!(again.sight.prices.error, None);
-    assert!(again.sight.prices.at > first.sight.prices.at);
+    assert_eq!(again.ages.prices.error, None);
+    assert!(again.ages.prices.at > first.ages.prices.at);
 }
 
 #[tokio::test(start_paused = true)]
@@ -125,7 +125,7 @@ async fn the_limit_of_score_configurations_is_no_lack_of_capacity() {
         .unwrap();
     assert_eq!(reading.market.scores, None);
     assert_eq!(
-        reading.sight.scores.error.unwrap().kind,
+        reading.ages.scores.error.unwrap().kind,
         AwsErrorKind::ScoreLimit
     );
     assert!(
@@ -172,4 +172,45 @@ async fn truncated_answers_are_an_outage_and_list_prices_are_optional() {
             .values()
             .any(|one| one.list_price.is_some())
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn regions_are_compared_with_one_request_for_scores() {
+    let cloud = Ec2Cloud::new(Ec2CloudOptions::calm(1), Clock::virtual_time());
+    cloud.close_region("me-south-1");
+    cloud.set_score("eu-west-1", 9);
+    let aws = aws(&cloud, "simulated-secret");
+    let regions = ["eu-central-1", "eu-west-1", "me-south-1", "us-east-1"].map(str::to_owned);
+    let regions: BTreeSet<String> = regions.into_iter().collect();
+    let pool = wanted(&["g5", "g6"]);
+    let found = Box::pin(aws.compare("eu-central-1", &regions, &pool, 2)).await;
+    assert_eq!(cloud.count("GetSpotPlacementScores"), 1);
+    assert_eq!(aws.score_configurations(), 1);
+    let of = |name: &str| found.iter().find(|one| &*one.region == name).unwrap();
+    assert_eq!(
+        (of("eu-west-1").score, of("eu-west-1").fresh),
+        (Some(9), true)
+    );
+    let refused = of("me-south-1").market.as_ref().unwrap_err();
+    assert!(refused.contains("OptInRequired"), "{refused}");
+    for name in ["eu-central-1", "eu-west-1", "us-east-1"] {
+        let market = of(name).market.as_ref().unwrap();
+        assert!(
+            !market.spot.is_empty() && market.spot.keys().all(|(_, zone)| zone.starts_with(name))
+        );
+        assert_eq!(
+            market.scores, None,
+            "scores of zones are asked of the own region only"
+        );
+    }
+    // A pool of one of these regions shares what was read of it: only scores of its zones are asked for.
+    let before = cloud.calls().len();
+    Box::pin(aws.read("eu-west-1", &pool, 2, None))
+        .await
+        .unwrap();
+    let new: Vec<String> = cloud.calls()[before..]
+        .iter()
+        .map(|(_, one)| one.clone())
+        .collect();
+    assert_eq!(new, ["DescribeAvailabilityZones", "GetSpotPlacementScores"]);
 }

@@ -94,6 +94,8 @@ pub struct OvhCloudOptions {
     pub application_secret: String,
     /// The consumer key that is accepted.
     pub consumer_key: String,
+    /// Other consumer keys that are accepted: each has a limit of its own at the real service.
+    pub more_consumer_keys: Vec<String>,
     /// The service account that is accepted: client id and secret.
     pub account: (String, String),
     /// What the credentials may do; everything if empty.
@@ -152,6 +154,7 @@ impl OvhCloudOptions {
             application_key: "simAppKey0000001".to_owned(),
             application_secret: "simAppSecret00000000000000000001".to_owned(),
             consumer_key: "simConsumerKey000000000000000001".to_owned(),
+            more_consumer_keys: Vec::new(),
             account: ("EU.simclient".to_owned(), "simClientSecret1".to_owned()),
             rules: documented_rules(&service_name, &kube_id),
             service_name,

@@ -239,7 +239,9 @@ impl Inner {
         if call.header("x-ovh-application") != options.application_key {
             return bad("This application key is invalid", "INVALID_KEY");
         }
-        if call.header("x-ovh-consumer") != options.consumer_key {
+        let consumer = call.header("x-ovh-consumer");
+        let mut more = options.more_consumer_keys.iter();
+        if consumer != options.consumer_key && !more.any(|key| key == consumer) {
             return bad("This credential is not valid", "INVALID_CREDENTIAL");
         }
         let stamp: i64 = call.header("x-ovh-timestamp").parse().unwrap_or(0);
@@ -250,7 +252,7 @@ impl Inner {
         }
         let signed = signature(
             &options.application_secret,
-            &options.consumer_key,
+            consumer,
             call.method,
             call.url,
             call.body,
@@ -364,7 +366,9 @@ impl Inner {
                 ok(&json!({"name": name, "type": kind, "availabilityZones": self.options.zones}))
             }
             ("GET", ["region", name, "quota"]) if *name == self.options.region => {
-                ok(&json!({"region": name, "instance": {"maxCores": self.options.quota_cores}}))
+                let used = self.state.cores(&self.options);
+                ok(&json!({"region": name,
+                    "instance": {"maxCores": self.options.quota_cores, "usedCores": used}}))
             }
             (_, ["kube", kube, rest @ ..]) => {
                 if !self.open && *kube != self.options.kube_id {

@@ -96,6 +96,11 @@ fn later(at: Timestamp, by: Duration) -> Timestamp {
     at.checked_add(by).unwrap_or(Timestamp::MAX)
 }
 
+fn cores(options: &OvhCloudOptions, flavor: &str, count: u32) -> u32 {
+    let found = options.flavors.iter().find(|one| one.name == flavor);
+    found.map_or(0, |one| one.vcpus) * count
+}
+
 fn digest(seed: u64, name: &str, number: u64) -> Vec<u8> {
     let mut hash = Sha256::new();
     hash.update(seed.to_le_bytes());
@@ -351,6 +356,13 @@ impl State {
             .collect())
     }
 
+    /// Cores that all pools have together.
+    pub(super) fn cores(&self, options: &OvhCloudOptions) -> u32 {
+        let all = self.pools.values();
+        all.map(|pool| cores(options, &pool.flavor, pool.desired))
+            .sum()
+    }
+
     fn check_quota(
         &self,
         options: &OvhCloudOptions,
@@ -361,17 +373,13 @@ impl State {
         let Some(most) = options.quota_cores else {
             return Ok(());
         };
-        let cores = |flavor: &str, count: u32| {
-            let found = options.flavors.iter().find(|one| one.name == flavor);
-            found.map_or(0, |one| one.vcpus) * count
-        };
         let others: u32 = self
             .pools
             .values()
             .filter(|pool| pool.id != changed)
-            .map(|pool| cores(&pool.flavor, pool.desired))
+            .map(|pool| cores(options, &pool.flavor, pool.desired))
             .sum();
-        if others + cores(flavor, desired) > most {
+        if others + cores(options, flavor, desired) > most {
             return Err(Refused::new(
                 412,
                 "Client::PreconditionFailed",

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::ProxmoxCloudOptions;
-use super::params::{drives, number};
+use super::params::{boots_from, drives, number};
 use super::tasks::{Effect, TaskSim};
 
 /// A host.
@@ -98,6 +98,11 @@ impl Vm {
 
     pub(super) fn memory(&self) -> u64 {
         number(&self.config, "memory", 512) << 20
+    }
+
+    /// Whether there is anything to boot from. One that has nothing runs all the same, and never becomes a node.
+    pub(super) fn boots(&self) -> bool {
+        boots_from(&self.config)
     }
 
     /// A line of a list. One of the whole cluster is behind by `lag`; settings are not.

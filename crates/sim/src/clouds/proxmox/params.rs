@@ -163,6 +163,36 @@ pub(super) fn problems(params: &Params) -> BTreeMap<String, String> {
     errors
 }
 
+/// Whether a machine has a device that it may boot from: those that its boot order names, or else any.
+pub(super) fn boots_from(config: &Params) -> bool {
+    let boots = |device: &str| {
+        let network = device.starts_with("net");
+        config
+            .get(device)
+            .is_some_and(|value| network || is_drive(device, value))
+    };
+    let order = config.get("boot").and_then(|boot| {
+        let mut parts = boot.split(',');
+        parts.find_map(|part| part.strip_prefix("order="))
+    });
+    match order {
+        Some(order) => order.split(';').any(boots),
+        None => config
+            .keys()
+            .any(|device| is_numbered(device) && boots(device)),
+    }
+}
+
+/// Whether a setting is a drive that a system may be on.
+fn is_drive(name: &str, value: &str) -> bool {
+    is_numbered(name)
+        && ["scsi", "virtio", "sata", "ide"]
+            .iter()
+            .any(|kind| name.starts_with(kind))
+        && !value.contains("media=cdrom")
+        && !value.contains("cloudinit")
+}
+
 /// Storages and bytes that the drives of a machine take.
 pub(super) fn drives(config: &Params) -> Vec<(String, u64)> {
     config

@@ -84,7 +84,7 @@ impl Cluster {
                 if let Some(vm) = self.vms.get_mut(&vmid) {
                     vm.changed = Some((now, false));
                     vm.running = true;
-                    vm.boots = Some(boots);
+                    vm.boots = vm.boots().then_some(boots);
                 }
                 Ok(())
             }

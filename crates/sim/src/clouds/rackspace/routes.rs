@@ -271,6 +271,7 @@ async fn create(
     let made = inner
         .state
         .create(kind, &namespace, &object, &inner.options, now)?;
+    inner.tell();
     cloud.changed.notify_one();
     Ok((StatusCode::CREATED, Json(made)).into_response())
 }
@@ -317,6 +318,7 @@ async fn delete(
     inner.check_namespace(&namespace)?;
     let inner = &mut *inner;
     inner.state.delete(kind, &name, &inner.options, now)?;
+    inner.tell();
     cloud.changed.notify_one();
     Ok(Json(json!({"kind": "Status", "apiVersion": "v1", "status": "Success"})).into_response())
 }

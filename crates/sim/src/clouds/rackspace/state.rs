@@ -1,6 +1,6 @@
 //! The pools that the cloud knows, and what becomes of them when.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::RackspaceCloudOptions;
 use super::admission::{self, Refused};
 use super::classes::{Class, stream};
+use crate::clouds::watched::CloudEvent;
 use joiner_embedded::clock::rfc3339;
 use joiner_embedded::cluster::kubelet::NodeSpec;
 
@@ -54,18 +55,18 @@ enum Server {
 /// One pool.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Pool {
-    kind: Kind,
+    pub(super) kind: Kind,
     namespace: String,
-    name: String,
+    pub(super) name: String,
     labels: Value,
-    spec: Value,
-    created: Timestamp,
+    pub(super) spec: Value,
+    pub(super) created: Timestamp,
     version: u64,
     server: Server,
     /// Pre-empted: when the server is taken.
-    taken: Option<Timestamp>,
+    pub(super) taken: Option<Timestamp>,
     /// Deleted: when it is gone.
-    ends: Option<Timestamp>,
+    pub(super) ends: Option<Timestamp>,
 }
 
 /// Something to be done in the world of kubelets.
@@ -82,10 +83,14 @@ pub(super) struct State {
     stamps: BTreeMap<(Timestamp, String), (Value, Value)>,
     /// What would have been sent to the cloudspace's webhook.
     pub(super) webhook: Vec<String>,
+    /// What has happened to marked pools and was not told yet.
+    pub(super) news: Vec<CloudEvent>,
+    /// Names of pools that another made.
+    pub(super) foreign: BTreeSet<String>,
     version: u64,
 }
 
-fn later(at: Timestamp, by: Duration) -> Timestamp {
+pub(super) fn later(at: Timestamp, by: Duration) -> Timestamp {
     let by = SignedDuration::try_from(by).unwrap_or(SignedDuration::MAX);
     at.checked_add(by).unwrap_or(Timestamp::MAX)
 }
@@ -100,7 +105,7 @@ impl Pool {
         admission::bid(&self.name, &self.spec).unwrap_or(0)
     }
 
-    fn has_server(&self) -> bool {
+    pub(super) fn has_server(&self) -> bool {
         matches!(self.server, Server::Building(_) | Server::Up)
     }
 
@@ -184,6 +189,11 @@ impl Pool {
 }
 
 impl State {
+    /// Whether a pool is one that Joiner made and marked.
+    pub(super) fn is_marked(&self, pool: &Pool) -> bool {
+        pool.mark().is_some() && !self.foreign.contains(&pool.name)
+    }
+
     /// Everything that was sold, for another process to go on with.
     pub(super) fn memory(&self) -> Value {
         let pools: Vec<&Pool> = self.pools.values().collect();
@@ -249,6 +259,10 @@ impl State {
             ends: None,
         };
         let object = pool.object();
+        if self.is_marked(&pool) {
+            let machine = pool.machine(pool.class(options));
+            self.news.push(CloudEvent::Launched(Box::new(machine)));
+        }
         self.pools.insert((kind, name), pool);
         Ok(object)
     }
@@ -332,8 +346,10 @@ impl State {
             .pools
             .get_mut(&(kind, name.to_owned()))
             .ok_or_else(|| missing(kind, name))?;
-        pool.ends
-            .get_or_insert_with(|| later(now, options.stops_after));
+        if pool.ends.is_none() {
+            pool.ends = Some(later(now, options.stops_after));
+            self.news.push(CloudEvent::Terminating(pool.id()));
+        }
         Ok(())
     }
 
@@ -350,20 +366,12 @@ impl State {
         let mut gone = Vec::new();
         for (key, pool) in &mut self.pools {
             let node = pool.node(options.auctions.seed);
-            let over = [pool.ends, pool.taken].into_iter().flatten().min();
-            if over.is_some_and(|at| at <= now) {
-                if pool.has_server() {
-                    if pool.server == Server::Up {
-                        orders.push(Order::Kill(node.clone()));
-                    }
-                    give_back(options, pool);
-                }
-                pool.server = Server::Lost;
-                pool.taken = None;
-                if pool.ends.is_some_and(|at| at <= now) {
-                    gone.push(key.clone());
-                    continue;
-                }
+            let marked = pool.mark().is_some() && !self.foreign.contains(&pool.name);
+            let news = &mut self.news;
+            let mut tell = |event: CloudEvent| news.extend(marked.then_some(event));
+            if end(pool, &node, options, now, &mut orders, &mut tell) {
+                gone.push(key.clone());
+                continue;
             }
             let Some(class) = pool.class(options).cloned() else {
                 continue;
@@ -372,11 +380,13 @@ impl State {
             decide(pool, &class, market, options, now);
             if outbid(pool, market) && pool.taken.is_none() && pool.ends.is_none() {
                 pool.taken = Some(later(now, options.notice));
+                tell(CloudEvent::Announced(pool.id()));
                 self.webhook
                     .push(format!("{node} of pool {} will be taken", pool.name));
             }
             if matches!(pool.server, Server::Building(at) if at <= now) {
                 pool.server = Server::Up;
+                tell(CloudEvent::Booted(node.clone()));
                 orders.push(Order::Boot(Box::new(pool.node_spec(&class, options))));
                 let stamp = (
                     pool.spec["customLabels"].clone(),
@@ -422,6 +432,40 @@ pub(super) fn missing(kind: Kind, name: &str) -> Refused {
 
 fn outbid(pool: &Pool, market: u32) -> bool {
     pool.kind == Kind::Spot && pool.has_server() && market > pool.bid()
+}
+
+/// Takes away what is due to go. Whether the pool itself is gone.
+fn end(
+    pool: &mut Pool,
+    node: &str,
+    options: &mut RackspaceCloudOptions,
+    now: Timestamp,
+    orders: &mut Vec<Order>,
+    tell: &mut impl FnMut(CloudEvent),
+) -> bool {
+    let is_due = |at: Option<Timestamp>| at.is_some_and(|at| at <= now);
+    let deleted = is_due(pool.ends);
+    if !deleted && !is_due(pool.taken) {
+        return false;
+    }
+    if pool.has_server() {
+        if pool.server == Server::Up {
+            orders.push(Order::Kill(node.to_owned()));
+        }
+        if !deleted {
+            tell(CloudEvent::Taken(pool.id()));
+        }
+        give_back(options, pool);
+    }
+    pool.server = Server::Lost;
+    pool.taken = None;
+    if deleted {
+        tell(CloudEvent::Gone {
+            id: pool.id(),
+            taken: false,
+        });
+    }
+    deleted
 }
 
 fn give_back(options: &mut RackspaceCloudOptions, pool: &Pool) {

@@ -284,7 +284,7 @@ fn affinity_of_several_terms_is_to_pods_that_match_all() {
     node(&mut problem, "n", "a", bound);
     let pods = pend(&mut problem, "near", 1, near.clone());
     broken(&problem, &put("n", &pods), Rule::Spread, "among them near");
-    // The first that matches all of its own terms needs nobody, whoever matches one of them.
+    // The first that matches all of its own terms needs no other pod, whichever pods match one of them.
     let both = [("app", "web"), ("tier", "front")];
     let first = PodSpec {
         labels: labels_of(&both),

@@ -1,0 +1,327 @@
+//! A Joiner that does what it must not, once for each invariant: the auditor sees it.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use axum::body::Body;
+use http::Request;
+use joiner_controllers::Decide;
+use joiner_core::plan::Plan;
+use joiner_core::problem::{Catalog, Problem};
+use joiner_embedded::api::Local;
+use joiner_providers::{
+    LaunchRequest, Machine, MachineId, Notice, Provider, ProviderError, RepairPolicy,
+};
+use joiner_sim::audit::Invariant;
+use serde_json::{Value, json};
+
+use super::super::world::Run;
+use super::{first_wrong, found, remove_all, tampered};
+use crate::args::FaultKind;
+
+const CLAIMS: &str = "nodeclaims.karpenter.sh";
+const CLAIMS_PATH: &str = "/apis/karpenter.sh/v1/nodeclaims";
+/// A process sends so much before it has begun to work.
+const START: u64 = 100;
+
+fn request(method: &str, path: &str, body: &Value) -> Option<Request<Body>> {
+    let kind = if method == "PATCH" {
+        "application/merge-patch+json"
+    } else {
+        "application/json"
+    };
+    let request = Request::builder().method(method).uri(path);
+    let request = request.header("content-type", kind);
+    request.body(Body::from(body.to_string())).ok()
+}
+
+fn text<'v>(object: &'v Value, path: &str) -> &'v str {
+    object
+        .pointer(path)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}
+
+fn ready(object: &Value, kind: &str) -> bool {
+    let conditions = object["status"]["conditions"].as_array();
+    let mut all = conditions.into_iter().flatten();
+    all.any(|one| one["type"] == kind && one["status"] == "True")
+}
+
+/// A claim of Joiner's that is in use and not to go.
+fn claim_in_use(api: &Local) -> Option<Arc<Value>> {
+    let all = api.list(CLAIMS);
+    all.into_iter()
+        .find(|one| ready(one, "Initialized") && one["metadata"]["deletionTimestamp"].is_null())
+}
+
+/// A pod that runs on the node of such a claim.
+fn pod_in_use(api: &Local) -> Option<String> {
+    let claim = claim_in_use(api)?;
+    let node = text(&claim, "/status/nodeName").to_owned();
+    let all = api.list("pods");
+    let pod = all.iter().find(|pod| {
+        text(pod, "/spec/nodeName") == node
+            && pod["metadata"]["deletionTimestamp"].is_null()
+            && text(pod, "/metadata/ownerReferences/0/kind") == "ReplicaSet"
+    })?;
+    Some(text(pod, "/metadata/name").to_owned())
+}
+
+fn touches_another_s_node(_: &Local, sent: u64) -> Option<Request<Body>> {
+    let label = json!({"metadata": {"labels": {"a": sent.to_string()}}});
+    (sent > START).then(|| request("PATCH", "/api/v1/nodes/theirs-2", &label))?
+}
+
+fn changes_a_pool(_: &Local, sent: u64) -> Option<Request<Body>> {
+    let path = "/apis/karpenter.sh/v1/nodepools/pool-0";
+    (sent > START).then(|| request("PATCH", path, &json!({"spec": {"weight": 7}})))?
+}
+
+fn marks_wrongly(api: &Local, _: u64) -> Option<Request<Body>> {
+    let claim = claim_in_use(api)?;
+    let path = format!("/api/v1/nodes/{}", text(&claim, "/status/nodeName"));
+    let mark = json!({"metadata": {"annotations": {"joiner.dev/machine-uid": "another"}}});
+    request("PATCH", &path, &mark)
+}
+
+fn deletes_a_pod(api: &Local, _: u64) -> Option<Request<Body>> {
+    let path = format!("/api/v1/namespaces/default/pods/{}", pod_in_use(api)?);
+    request("DELETE", &path, &json!({}))
+}
+
+fn evicts_from_a_node_that_stays(api: &Local, _: u64) -> Option<Request<Body>> {
+    let name = pod_in_use(api)?;
+    let path = format!("/api/v1/namespaces/default/pods/{name}/eviction");
+    let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction",
+        "metadata": {"name": name, "namespace": "default"}});
+    request("POST", &path, &eviction)
+}
+
+fn does_not_wait_for_replacements(api: &Local, _: u64) -> Option<Request<Body>> {
+    let all = api.list(CLAIMS);
+    let is_ready = |name: &Value| {
+        let mut claims = all.iter();
+        claims.any(|one| one["metadata"]["name"] == *name && ready(one, "Initialized"))
+    };
+    let waits = |one: &&Arc<Value>| {
+        let intent = text(one, "/metadata/annotations/joiner.dev~1disruption");
+        let intent: Value = serde_json::from_str(intent).unwrap_or_default();
+        let replacements = intent["replacements"].as_array();
+        replacements.is_some_and(|names| names.iter().any(|name| !is_ready(name)))
+            && one["metadata"]["deletionTimestamp"].is_null()
+    };
+    let name = text(all.iter().find(waits)?, "/metadata/name");
+    request("DELETE", &format!("{CLAIMS_PATH}/{name}"), &json!({}))
+}
+
+fn asks_for_more_than_the_limit(api: &Local, sent: u64) -> Option<Request<Body>> {
+    let pool = api.get("nodepools.karpenter.sh", "", "pool-0").ok()?;
+    let class = pool["spec"]["template"]["spec"]["nodeClassRef"].clone();
+    let claim = json!({"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+        "metadata": {"name": format!("more-{sent}"), "labels": {"karpenter.sh/nodepool": "pool-0"},
+            "annotations": {"joiner.dev/managed-by": "embedded.karpenter"}},
+        "spec": {"nodeClassRef": class, "requirements": []}});
+    request("POST", CLAIMS_PATH, &claim)
+}
+
+fn writes_for_ever(api: &Local, sent: u64) -> Option<Request<Body>> {
+    let claim = claim_in_use(api)?;
+    let path = format!("{CLAIMS_PATH}/{}", text(&claim, "/metadata/name"));
+    let note = json!({"metadata": {"annotations": {"a": sent.to_string()}}});
+    request("PATCH", &path, &note)
+}
+
+fn works_in_circles(api: &Local, sent: u64) -> Option<Request<Body>> {
+    if sent == START {
+        let leases = "leases.coordination.k8s.io";
+        let lease = json!({"metadata": {"name": "round"}, "spec": {}});
+        let mut lease = Value::clone(&*api.create(leases, "default", lease).ok()?);
+        for turn in 0..20_000 {
+            lease["spec"]["leaseTransitions"] = json!(turn + 1);
+            lease = Value::clone(&*api.update(leases, lease).ok()?);
+        }
+    }
+    None
+}
+
+fn leaves_a_mark(api: &Local, _: u64) -> Option<Request<Body>> {
+    let claim = claim_in_use(api)?;
+    let path = format!("{CLAIMS_PATH}/{}", text(&claim, "/metadata/name"));
+    // It cannot be read, so it is not taken off.
+    let mark = json!({"metadata": {"annotations": {"joiner.dev/disruption": "?"}}});
+    let marked = !text(&claim, "/metadata/annotations/joiner.dev~1disruption").is_empty();
+    (!marked).then(|| request("PATCH", &path, &mark))?
+}
+
+/// How a provider fails Joiner, or Joiner its machines.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    /// Machines are said to be gone that are not.
+    SaysGone,
+    /// Machines are said to go that do not.
+    DoesNothing,
+    /// Machines go, and it cannot be found out.
+    SaysNothing,
+    /// A machine is stopped whatever runs on it.
+    StopsOne,
+}
+
+struct Doubled {
+    provider: Arc<dyn Provider>,
+    fault: Fault,
+    asked: Mutex<BTreeSet<MachineId>>,
+    done: AtomicBool,
+}
+
+fn doubled(provider: Arc<dyn Provider>, fault: Fault) -> Arc<dyn Provider> {
+    Arc::new(Doubled {
+        provider,
+        fault,
+        asked: Mutex::default(),
+        done: AtomicBool::new(false),
+    })
+}
+
+impl Doubled {
+    fn silence(&self, id: &MachineId) -> Result<(), ProviderError> {
+        if self.fault == Fault::SaysNothing && self.asked.lock().unwrap().contains(id) {
+            return Err(ProviderError::Transient("no answer".to_owned()));
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Provider for Doubled {
+    fn name(&self) -> &'static str {
+        self.provider.name()
+    }
+
+    async fn catalog(&self) -> Result<Catalog, ProviderError> {
+        self.provider.catalog().await
+    }
+
+    async fn launch(&self, request: &LaunchRequest) -> Result<Machine, ProviderError> {
+        self.provider.launch(request).await
+    }
+
+    async fn terminate(&self, id: &MachineId) -> Result<(), ProviderError> {
+        self.silence(id)?;
+        match self.fault {
+            Fault::SaysGone => Err(ProviderError::NotFound(id.to_string())),
+            Fault::DoesNothing => Ok(()),
+            Fault::SaysNothing => {
+                self.provider.terminate(id).await?;
+                self.asked.lock().unwrap().insert(id.clone());
+                self.silence(id)
+            }
+            Fault::StopsOne => self.provider.terminate(id).await,
+        }
+    }
+
+    async fn get(&self, id: &MachineId) -> Result<Machine, ProviderError> {
+        self.silence(id)?;
+        self.provider.get(id).await
+    }
+
+    async fn list(&self) -> Result<Vec<Machine>, ProviderError> {
+        let all = self.provider.list().await?;
+        if self.fault == Fault::StopsOne
+            && let Some(one) = all.iter().find(|one| one.uid.is_some())
+            && !self.done.swap(true, Ordering::Relaxed)
+        {
+            self.provider.terminate(&one.id).await?;
+        }
+        Ok(all)
+    }
+
+    async fn drift(&self, machine: &Machine) -> Result<Option<String>, ProviderError> {
+        self.provider.drift(machine).await
+    }
+
+    async fn notices(&self) -> Result<Vec<Notice>, ProviderError> {
+        self.provider.notices().await
+    }
+
+    fn repair_policies(&self) -> &[RepairPolicy] {
+        self.provider.repair_policies()
+    }
+}
+
+/// Panics at the first plan.
+struct Panics;
+
+impl Decide for Panics {
+    fn provision(&self, _: &Problem) -> Plan {
+        panic!("as it should in this test")
+    }
+
+    fn disrupt(&self, _: &Problem) -> Plan {
+        Plan::default()
+    }
+}
+
+/// A world of an hour in which Joiner does what it must not.
+fn sabotaged(invariant: Invariant) -> Run {
+    let calm = Run {
+        hours: 1,
+        ..Run::default()
+    };
+    let stray = |stray| Run {
+        stray: Some(stray),
+        ..calm.clone()
+    };
+    let double = |double| Run {
+        double: Some(double),
+        ..calm.clone()
+    };
+    match invariant {
+        Invariant::OneMachine => Run {
+            faults: vec![FaultKind::Cloud, FaultKind::Crash],
+            tamper: Some(|options| options.forgets_orders = true),
+            hours: 2,
+            ..calm
+        },
+        Invariant::Foreign => stray(touches_another_s_node),
+        Invariant::MachineFirst => double(|provider| doubled(provider, Fault::SaysGone)),
+        Invariant::Limits => stray(asks_for_more_than_the_limit),
+        Invariant::Budgets => tampered(|_, plan| plan, remove_all),
+        Invariant::Evictions => stray(deletes_a_pod),
+        Invariant::Protected => stray(evicts_from_a_node_that_stays),
+        Invariant::ReplacementsFirst => Run {
+            hours: 4,
+            ..stray(does_not_wait_for_replacements)
+        },
+        Invariant::Drained => double(|provider| doubled(provider, Fault::StopsOne)),
+        Invariant::NoPanic => Run {
+            decide: Some(Arc::new(Panics)),
+            ..calm
+        },
+        Invariant::TimePasses => stray(works_in_circles),
+        Invariant::OwnFields => stray(changes_a_pool),
+        Invariant::Marked => stray(marks_wrongly),
+        Invariant::Rest => stray(writes_for_ever),
+        Invariant::PodsRun => tampered(|_, _| Plan::default(), |_, plan| plan),
+        Invariant::NothingLeaked => Run {
+            hours: 3,
+            ..double(|provider| doubled(provider, Fault::SaysNothing))
+        },
+        Invariant::DeletionsEnd => double(|provider| doubled(provider, Fault::DoesNothing)),
+        Invariant::MarksRemoved => stray(leaves_a_mark),
+    }
+}
+
+#[test]
+fn for_each_invariant_a_joiner_that_breaks_it_is_caught() {
+    for invariant in Invariant::ALL {
+        let outcome = first_wrong(0..20, &sabotaged(invariant));
+        assert!(
+            found(&outcome).contains(&invariant),
+            "not {invariant:?}: {:#?}",
+            outcome.violations
+        );
+    }
+}
