@@ -169,13 +169,10 @@ pub struct Context {
     pub served: Served,
     /// What users are told.
     pub events: Events,
-<<<<<<< HEAD
     /// What was decided about everything, and why.
     pub decisions: Decisions,
-=======
     /// What was logged last, where the same would be logged again and again.
     pub said: crate::said::Said,
->>>>>>> main
     /// What is counted.
     pub metrics: Metrics,
     /// How to behave.

@@ -12,11 +12,8 @@
 //! | [`operator`], [`operators`] | the trait for a family that only renders objects of another controller, and each such family |
 //! | [`classes`] | node classes become providers, one module for each kind |
 //! | [`market`] | what can be bought: providers by class, catalogues, overlays, prices, what is sold out |
-<<<<<<< HEAD
 //! | [`decisions`] | the ledger: what was decided about each pod, node, pool and machine, and why |
-=======
 //! | [`said`] | what was logged last, so that the same is not logged again and again |
->>>>>>> main
 //! | [`guards`] | what holds the engine back: limits, launch rate, health of pools, a check of its own promises |
 //! | `provision` | pending pods become machines |
 //! | [`lifecycle`] | one reconciler for each machine: launch, register, initialise, drain, terminate |

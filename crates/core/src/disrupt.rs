@@ -28,15 +28,9 @@ use self::pending::PendingPlaced;
 use self::trial::{Trial, Trials};
 use crate::money::Money;
 use crate::name::Name;
-<<<<<<< HEAD
-use crate::pack::{Options, Readings};
-use crate::plan::{Code, Kept, Plan, Reason, Removal};
-use crate::problem::{ConsolidationPolicy, DisruptionReason, Pool, Problem};
-=======
 use crate::pack::{Options, Relaxations};
 use crate::plan::{Plan, Removal};
 use crate::problem::{DisruptionReason, Problem};
->>>>>>> main
 
 /// Why each removed node is removed, by its index.
 type Causes = BTreeMap<u32, DisruptionReason>;
@@ -87,66 +81,15 @@ fn render(problem: &Problem, standings: &[Candidate], causes: &Causes, trial: Tr
         let Some(cause) = causes.get(&candidate.node) else {
             plan.kept.push(explain::kept(problem, candidate));
             continue;
-<<<<<<< HEAD
-        }
-        let (code, because, until) = match &candidate.standing {
-            Standing::Free => {
-                let pool = &problem.pools[candidate.pool];
-                let balanced = pool.disruption.policy == ConsolidationPolicy::Balanced;
-                let (code, because) = stays(pool, balanced, price, candidate.elsewhere);
-                (code, because, None)
-            }
-            Standing::Held {
-                code,
-                because,
-                until,
-            } => (*code, because.clone(), *until),
-=======
->>>>>>> main
         };
         let told = told.get(&candidate.node);
         plan.removals.push(Removal {
             node: node.name.clone(),
-<<<<<<< HEAD
-            reason: Reason::Kept { because },
-            code,
-            until,
-            eligible: candidate.eligible,
-=======
             cause: *cause,
             reason: explain::removal(node, *cause, candidate.pods, (price, after), told),
->>>>>>> main
         });
     }
     plan
-}
-
-/// Why a node that may go stays: its price against what its pods would cost elsewhere.
-fn stays(pool: &Pool, balanced: bool, price: Money, elsewhere: Elsewhere) -> (Code, String) {
-    match elsewhere {
-        Elsewhere::Cost(cost) if balanced && cost < price => {
-            let said = format!(
-                "it costs {price} an hour, its pods elsewhere {cost}: too little for pool {}, which is Balanced, to move \
-                 them",
-                pool.name
-            );
-            (Code::TooLittleSaved, said)
-        }
-        Elsewhere::Cost(cost) if cost < price => {
-            let said = format!(
-                "it costs {price} an hour, its pods elsewhere {cost}: too little to move them for"
-            );
-            (Code::TooLittleSaved, said)
-        }
-        Elsewhere::Cost(cost) => {
-            let said = format!("it costs {price} an hour, its pods elsewhere {cost}");
-            (Code::NotCheaper, said)
-        }
-        Elsewhere::Nowhere | Elsewhere::Unknown => (
-            Code::NoOtherPlace,
-            "its pods have no other place".to_owned(),
-        ),
-    }
 }
 
 #[cfg(test)]

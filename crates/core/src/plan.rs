@@ -15,11 +15,8 @@ use serde::{Deserialize, Serialize};
 pub use apply::apply;
 pub(crate) use apply::{Aftermath, bought, singles};
 pub use check::{Rule, Violation, check};
-<<<<<<< HEAD:crates/core/src/plan/mod.rs
 pub use code::Code;
-=======
 pub(crate) use display::LACKS;
->>>>>>> main:crates/core/src/plan.rs
 pub use reason::{Reason, Shortfall};
 
 use crate::money::Money;

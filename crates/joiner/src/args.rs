@@ -22,12 +22,8 @@ use clap::{Parser, Subcommand};
 pub(crate) use aws::AwsArgs;
 pub(crate) use consolidate::ConsolidateArgs;
 pub(crate) use crds::CrdsArgs;
-<<<<<<< HEAD
-pub(crate) use demo::DemoArgs;
-pub(crate) use look::{AskArgs, BaseArgs, SavingsArgs, TopArgs, What, WhatIfArgs, WhyArgs};
-=======
 pub(crate) use demo::{DemoArgs, StoryArg};
->>>>>>> main
+pub(crate) use look::{AskArgs, BaseArgs, SavingsArgs, TopArgs, What, WhatIfArgs, WhyArgs};
 pub(crate) use ovhcloud::OvhArgs;
 pub(crate) use plan::{Format, PlanArgs, SolverArgs};
 pub(crate) use prices::{PriceFormat, PriceSource, PricesArgs};

@@ -28,13 +28,9 @@ use self::narrator::{Audience, Narrator};
 use self::stage::Stage;
 use self::story::{CHAPTERS, Pace};
 use self::summary::Summary;
-<<<<<<< HEAD
 use crate::api::history::Every;
-use crate::args::{DemoArgs, LogFormat, USUAL_PAGE};
+use crate::args::{DemoArgs, LogFormat, StoryArg, USUAL_PAGE};
 use crate::board::Board;
-=======
-use crate::args::{DemoArgs, LogFormat, StoryArg};
->>>>>>> main
 use crate::failure::Failure;
 use crate::page;
 use crate::telemetry;
@@ -111,7 +107,6 @@ async fn play(args: &DemoArgs) -> Result<(), Failure> {
         .map_err(Failure::stdout)
 }
 
-<<<<<<< HEAD
 /// How often the demo is measured: its story is quick.
 const MEASURED: Every = Every {
     sample: Duration::from_secs(1),
@@ -139,10 +134,7 @@ async fn show(args: &DemoArgs, stage: &Stage) -> Result<(SocketAddr, Tasks), Fai
     Ok((address, tasks))
 }
 
-/// Tells the story, sums it up, and goes on telling what whoever plays with the cluster does.
-=======
 /// Tells the story, sums it up, and goes on telling what happens on the cluster.
->>>>>>> main
 async fn tell(seed: u64, stage: &Stage, narrator: &mut Narrator) -> Result<(), Failure> {
     let mut out = Terminal;
     let pace = Pace::LIVE;

@@ -93,7 +93,6 @@ pub(crate) fn problem(
     Ok((problem, notes))
 }
 
-<<<<<<< HEAD
 /// The waiting pods and the pools of one file, for a cluster that is there already.
 pub(crate) fn parts(path: &Path) -> Result<Problem, Failure> {
     let objects = documents(path)?;
@@ -108,8 +107,6 @@ pub(crate) fn parts(path: &Path) -> Result<Problem, Failure> {
     Ok(problem)
 }
 
-/// Manifests in order of their names, so that the same directory makes the same problem everywhere.
-=======
 /// Kinds that a plan reads, and kinds that say nothing about where pods can be.
 const UNDERSTOOD: [&str; 21] = [
     "Deployment",
@@ -178,7 +175,6 @@ fn missing_claims(object: &Object, storage: &Storage) -> Result<Vec<String>, Fai
 }
 
 /// Manifests in order of their names, so that the same directory makes the same problem everywhere; or the one file.
->>>>>>> main
 fn files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     if folder.is_file() {
         return Ok(vec![folder.to_owned()]);

@@ -217,13 +217,8 @@ impl<'p> PodBudgets<'p> {
             }
             let holding = self.holding(pod);
             if holding.len() > 1 {
-<<<<<<< HEAD
                 let said = format!(
-                    "pod {} has more than one disruption budget, so it cannot be evicted",
-=======
-                return Err(format!(
                     "pod {} is covered by more than one PodDisruptionBudget and cannot be evicted",
->>>>>>> main
                     pod.name
                 );
                 return Err((Code::SeveralBudgets, said));
@@ -250,13 +245,8 @@ impl<'p> PodBudgets<'p> {
         for (index, count) in &claim {
             if self.left[*index] < *count {
                 let budget = &self.problem.pod_disruption_budgets[*index];
-<<<<<<< HEAD
                 let said = format!(
-                    "disruption budget {}/{} lets no more of its pods go",
-=======
-                return Err(format!(
                     "PodDisruptionBudget {}/{} allows no more disruptions",
->>>>>>> main
                     budget.namespace, budget.name
                 );
                 return Err((Code::PodDisruptionBudget, said));

@@ -143,38 +143,24 @@ pub(super) fn standings(problem: &Problem, pending_placed: &PendingPlaced<'_>) -
 fn protection(node: &Node, receives: bool) -> Option<Standing> {
     let said = |code, text: &str| Some(Standing::held(code, text));
     if node.phase != NodePhase::Ready {
-<<<<<<< HEAD
-        return said(Code::NotInUse, "it is not in use yet");
+        return said(Code::NotInUse, "node is not initialized yet");
     }
     if node.do_not_disrupt {
         return said(
             Code::NodeDoNotDisrupt,
-            "it carries karpenter.sh/do-not-disrupt",
+            "node has annotation karpenter.sh/do-not-disrupt",
         );
     }
     if node.nominated || receives {
-        return said(Code::Nominated, "it is meant for a pod that waits");
+        return said(Code::Nominated, "reserved for a pending pod");
     }
     let pinned = node.pods.iter().find(|pod| pod.do_not_disrupt);
     pinned.map(|pod| {
-        let said = format!("pod {} carries karpenter.sh/do-not-disrupt", pod.name);
-        Standing::held(Code::PodDoNotDisrupt, said)
-=======
-        return said("node is not initialized yet");
-    }
-    if node.do_not_disrupt {
-        return said("node has annotation karpenter.sh/do-not-disrupt");
-    }
-    if node.nominated || receives {
-        return said("reserved for a pending pod");
-    }
-    let pinned = node.pods.iter().find(|pod| pod.do_not_disrupt);
-    pinned.map(|pod| {
-        Standing::held(format!(
+        let said = format!(
             "pod {} has annotation karpenter.sh/do-not-disrupt",
             pod.name
-        ))
->>>>>>> main
+        );
+        Standing::held(Code::PodDoNotDisrupt, said)
     })
 }
 
@@ -183,41 +169,25 @@ fn hold(problem: &Problem, pool: &Pool, node: &Node, empty: bool) -> Option<Stan
     let said = |code, text: String| Some(Standing::held(code, text));
     let terms = &pool.disruption;
     if terms.consolidate_after.is_none() {
-<<<<<<< HEAD
-        return said(
-            Code::NeverConsolidates,
-            format!("pool {} never consolidates", pool.name),
+        let because = format!(
+            "NodePool {} has consolidation disabled (consolidateAfter: Never)",
+            pool.name
         );
+        return said(Code::NeverConsolidates, because);
     }
     if let Some(until) = quiet_until(problem, pool, node) {
         return Some(Standing::Held {
             code: Code::Unsettled,
-            because: "pods came or went a moment ago".to_owned(),
-=======
-        return said(format!(
-            "NodePool {} has consolidation disabled (consolidateAfter: Never)",
-            pool.name
-        ));
-    }
-    if let Some(until) = quiet_until(problem, pool, node) {
-        return Some(Standing::Held {
             because: "pods were added or removed within consolidateAfter".to_owned(),
->>>>>>> main
             until: Some(until),
         });
     }
     if !empty && terms.policy == ConsolidationPolicy::WhenEmpty {
-<<<<<<< HEAD
-        return said(
-            Code::OnlyWhenEmpty,
-            format!("pool {} takes away empty nodes only", pool.name),
-        );
-=======
-        return said(format!(
+        let because = format!(
             "NodePool {} consolidates empty nodes only (consolidationPolicy: WhenEmpty)",
             pool.name
-        ));
->>>>>>> main
+        );
+        return said(Code::OnlyWhenEmpty, because);
     }
     None
 }
@@ -227,17 +197,11 @@ fn tied(problem: &Problem, pool: &Pool, node: &Node, empty: bool) -> Option<Stan
     let said = |code, text: String| Some(Standing::held(code, text));
     let terms = &pool.disruption;
     if pool.replicas.is_some() {
-<<<<<<< HEAD
-        return said(
-            Code::FixedReplicas,
-            format!("pool {} keeps a fixed number of nodes", pool.name),
-        );
-=======
-        return said(format!(
+        let because = format!(
             "NodePool {} keeps a fixed number of nodes (spec.replicas)",
             pool.name
-        ));
->>>>>>> main
+        );
+        return said(Code::FixedReplicas, because);
     }
     if empty {
         return None;
@@ -249,21 +213,16 @@ fn tied(problem: &Problem, pool: &Pool, node: &Node, empty: bool) -> Option<Stan
         && grown > now
     {
         return Some(Standing::Held {
-<<<<<<< HEAD
             code: Code::TooYoung,
-            because: format!("pool {} replaces no node so young", pool.name),
-=======
             because: format!("node is too young to be replaced in NodePool {}", pool.name),
->>>>>>> main
             until: Some(grown),
         });
     }
     if node.price.is_none() {
-<<<<<<< HEAD
-        return said(Code::UnknownPrice, "its price is not known".to_owned());
-=======
-        return said("price of the node is unknown".to_owned());
->>>>>>> main
+        return said(
+            Code::UnknownPrice,
+            "price of the node is unknown".to_owned(),
+        );
     }
     None
 }

@@ -3,7 +3,7 @@
 
 use super::candidate::{Candidate, Elsewhere, Standing};
 use crate::money::Money;
-use crate::plan::{Kept, Reason};
+use crate::plan::{Code, Kept, Reason};
 use crate::problem::{CapacityType, DisruptionReason, Node, Problem};
 
 /// Pods that could not run anywhere else.
@@ -65,50 +65,78 @@ pub(super) fn removal(
 /// Why a node stays.
 pub(super) fn kept(problem: &Problem, candidate: &Candidate) -> Kept {
     let node = &problem.nodes[candidate.node as usize];
-    let (because, until) = match &candidate.standing {
-        Standing::Free => (free(problem, candidate, node), None),
-        Standing::Held { because, until } => (because.clone(), *until),
+    let (code, because, until) = match &candidate.standing {
+        Standing::Free => {
+            let (code, because) = free(problem, candidate, node);
+            (code, because, None)
+        }
+        Standing::Held {
+            code,
+            because,
+            until,
+        } => (*code, because.clone(), *until),
     };
     Kept {
         node: node.name.clone(),
         reason: Reason::Kept { because },
+        code,
         until,
         eligible: candidate.eligible,
     }
 }
 
 /// What keeps a node that nothing holds.
-fn free(problem: &Problem, candidate: &Candidate, node: &Node) -> String {
+fn free(problem: &Problem, candidate: &Candidate, node: &Node) -> (Code, String) {
     let pool = &problem.pools[candidate.pool];
     let price = node.price.unwrap_or_default() + problem.settings.node_surcharge;
     let spot = node.capacity_type == CapacityType::Spot;
     match (candidate.obstacle, candidate.elsewhere) {
-        (Some(Obstacle::Stranded), _) | (None, Elsewhere::Nowhere | Elsewhere::Unknown) => {
-            NO_PLACE.to_owned()
+        (Some(obstacle), _) => stopped(obstacle, &pool.name),
+        (None, Elsewhere::Nowhere | Elsewhere::Unknown) => {
+            (Code::NoOtherPlace, NO_PLACE.to_owned())
         }
-        (Some(Obstacle::Saving(percent)), _) => format!(
-            "replacing it would save less than {percent}% or less than moving its pods may cost"
-        ),
-        (Some(Obstacle::SpotToSpot), _) => spot_to_spot(&pool.name),
-        (Some(Obstacle::SpotChoice(least)), _) => format!(
-            "replacing one spot node by another needs {least} cheaper instance types to choose from"
-        ),
-        (Some(Obstacle::Balanced), _) => format!(
-            "replacing it would save too little for the pods it moves (NodePool {}, consolidationPolicy: Balanced)",
-            pool.name
-        ),
-        (Some(Obstacle::MinValues), _) => format!(
-            "fewer instance types are cheaper than minValues of NodePool {} asks for",
-            pool.name
-        ),
         (None, Elsewhere::Cost(cost)) if cost >= price => {
-            "its pods would cost as much elsewhere".to_owned()
+            let said = "its pods would cost as much elsewhere";
+            (Code::NotCheaper, said.to_owned())
         }
         (None, Elsewhere::Cost(_)) if spot && !pool.disruption.spot_to_spot => {
-            spot_to_spot(&pool.name)
+            (Code::SpotToSpot, spot_to_spot(&pool.name))
         }
         (None, Elsewhere::Cost(_)) => {
-            "its pods would be cheaper elsewhere only if other nodes went as well".to_owned()
+            let said = "its pods would be cheaper elsewhere only if other nodes went as well";
+            (Code::NotCheaper, said.to_owned())
+        }
+    }
+}
+
+/// What a rule says that kept a node from going.
+fn stopped(obstacle: Obstacle, pool: &str) -> (Code, String) {
+    match obstacle {
+        Obstacle::Stranded => (Code::NoOtherPlace, NO_PLACE.to_owned()),
+        Obstacle::Saving(percent) => {
+            let said = format!(
+                "replacing it would save less than {percent}% or less than moving its pods may cost"
+            );
+            (Code::TooLittleSaved, said)
+        }
+        Obstacle::SpotToSpot => (Code::SpotToSpot, spot_to_spot(pool)),
+        Obstacle::SpotChoice(least) => {
+            let said = format!(
+                "replacing one spot node by another needs {least} cheaper instance types to choose from"
+            );
+            (Code::SpotChoice, said)
+        }
+        Obstacle::Balanced => {
+            let said = format!(
+                "replacing it would save too little for the pods it moves (NodePool {pool}, consolidationPolicy: Balanced)"
+            );
+            (Code::TooLittleSaved, said)
+        }
+        Obstacle::MinValues => {
+            let said = format!(
+                "fewer instance types are cheaper than minValues of NodePool {pool} asks for"
+            );
+            (Code::MinValues, said)
         }
     }
 }

@@ -116,11 +116,7 @@ fn keep(
         if nodes.contains(&candidate.node) {
             causes.remove(&candidate.node);
             give_both_back(trials.problem, budgets, pods, candidate);
-<<<<<<< HEAD
-            candidate.standing = Standing::held(Code::NoOtherPlace, "its pods have no other place");
-=======
-            candidate.standing = Standing::held(super::explain::NO_PLACE);
->>>>>>> main
+            candidate.standing = Standing::held(Code::NoOtherPlace, super::explain::NO_PLACE);
         }
     }
 }

@@ -84,6 +84,10 @@ pub enum Code {
     NotCheaper,
     /// The node stays: elsewhere is cheaper, but by too little.
     TooLittleSaved,
+    /// The node stays: a cheaper spot node is for sale, and its pool replaces no spot node by another.
+    SpotToSpot,
+    /// The node stays: too few types are cheaper for one spot node to replace another.
+    SpotChoice,
     /// Why is told in words only.
     #[default]
     Other,
@@ -180,6 +184,12 @@ impl Code {
             Code::TooLittleSaved => format!(
                 "Lower the least saving that {pool} asks for, if moving pods for so little is wanted."
             ),
+            Code::SpotToSpot => format!(
+                "Enable the feature gate SpotToSpotConsolidation, or let {pool} offer capacity of another type."
+            ),
+            Code::SpotChoice => {
+                format!("Allow more instance types in {pool}: a spot node is replaced where there is a choice.")
+            }
             Code::Other => "The sentence says what stands in the way.".to_owned(),
         }
     }

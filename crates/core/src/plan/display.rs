@@ -21,28 +21,8 @@ fn lacking_everywhere(pools: &[Shortfall]) -> Option<&str> {
 
 impl fmt::Display for Shortfall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-<<<<<<< HEAD
-        let Shortfall {
-            pool,
-            types,
-            allowed,
-            offered,
-            large_enough,
-            sold_out,
-            ended_by,
-            code: _,
-        } = self;
-        write!(
-            f,
-            "pool {pool}: of {types} types {allowed} are allowed, {offered} of these are for sale, {large_enough} of \
-             these are large enough"
-        )?;
-        if !ended_by.is_empty() {
-            write!(f, " ({ended_by})")?;
-=======
         if !self.pool.is_empty() {
             write!(f, "NodePool {}: ", self.pool)?;
->>>>>>> main
         }
         f.write_str(&self.ended_by)?;
         let mut comma = "; sold out: ";
@@ -117,54 +97,3 @@ impl fmt::Display for Reason {
         }
     }
 }
-<<<<<<< HEAD
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::money::Money;
-    use crate::problem::DisruptionReason;
-
-    #[test]
-    fn reasons_read_as_sentences() {
-        let shortfall = Shortfall {
-            pool: "default".into(),
-            types: 400,
-            allowed: 120,
-            offered: 100,
-            large_enough: 0,
-            sold_out: vec!["p4d".into(), "p5".into()],
-            ended_by: "nvidia.com/gpu 9, most is 8".to_owned(),
-            code: super::super::Code::TooLarge,
-        };
-        for (reason, sentence) in [
-            (
-                Reason::Cheapest {
-                    considered: 7,
-                    runner_up: Some(("m5.large".into(), Money::from_dollars(0.096))),
-                },
-                "cheapest of 7 types that hold its pods; next is m5.large at $0.0960 an hour",
-            ),
-            (
-                Reason::NoMachine {
-                    pools: vec![shortfall],
-                },
-                "no machine can hold it: pool default: of 400 types 120 are allowed, 100 of these are for sale, 0 of \
-                 these are large enough (nvidia.com/gpu 9, most is 8); sold out: p4d, p5",
-            ),
-            (
-                Reason::Disrupted {
-                    cause: DisruptionReason::Underutilized,
-                    before: Money::from_dollars(2.0),
-                    after: Money::ZERO,
-                    detail: String::new(),
-                },
-                "Underutilized: $2.00 an hour becomes $0.00",
-            ),
-        ] {
-            assert_eq!(reason.to_string(), sentence);
-        }
-    }
-}
-=======
->>>>>>> main

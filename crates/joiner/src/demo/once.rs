@@ -6,12 +6,8 @@ use std::time::Duration;
 
 use joiner_controllers::edge::tasks::Tasks;
 use joiner_controllers::{Settings, Thinking};
-<<<<<<< HEAD
-use joiner_sim::audit::{AuditOptions, Auditor, Invariant, Violation};
-use prometheus_client::registry::Registry;
-=======
 use joiner_sim::audit::{self, AuditOptions, Auditor, Class, Invariant, Violation};
->>>>>>> main
+use prometheus_client::registry::Registry;
 
 use super::narrator::{Audience, Narrator};
 use super::stage::Stage;
@@ -20,11 +16,8 @@ use super::summary::Summary;
 use crate::api::Watched;
 use crate::api::history::{self, Every};
 use crate::args::{DemoArgs, ReportFormat};
-<<<<<<< HEAD
 use crate::board::Board;
-=======
 use crate::classes::sim::SIM;
->>>>>>> main
 use crate::failure::Failure;
 use crate::page;
 use crate::simulate::panics;

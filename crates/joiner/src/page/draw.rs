@@ -168,7 +168,9 @@ pub(crate) fn node(view: &NodeView) -> String {
             (pod.memory, memory)
         };
         #[expect(clippy::cast_precision_loss, reason = "pixels")]
-        let width = (asked.max(0) as f64 * 100.0 / room as f64).max(0.4).min(100.0 - at);
+        let width = (asked.max(0) as f64 * 100.0 / room as f64)
+            .max(0.4)
+            .min(100.0 - at);
         let class = if pod.daemon { "daemon" } else { "pod" };
         let _ = write!(
             svg,

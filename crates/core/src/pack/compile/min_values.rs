@@ -6,16 +6,12 @@ use smallvec::SmallVec;
 
 use crate::labels;
 use crate::name::Name;
-<<<<<<< HEAD:crates/core/src/pack/choice.rs
-use crate::plan::{Code, Launch, Plan, PodRef, Purchase, Reason, Shortfall};
-=======
 use crate::pack::compile::Compiled;
 use crate::pack::compile::columns::Column;
 use crate::pack::compile::offers::{Item, Offer, PoolTerms};
 use crate::pack::dense::intern::{FixedMap, Interner};
 use crate::pack::dense::vector::Vector;
 use crate::plan::{Launch, Purchase};
->>>>>>> main:crates/core/src/pack/compile/min_values.rs
 use crate::problem::{MinValuesPolicy, Problem};
 
 /// A key of which a pool wants several values.
@@ -174,30 +170,6 @@ pub(crate) fn columns_meet_min_values<'a>(
     )
 }
 
-<<<<<<< HEAD:crates/core/src/pack/choice.rs
-/// Pods of launches whose alternatives leave too little choice after all: what is scarce may forbid alternatives that
-/// packing counted on.
-pub(crate) fn unreplaceable(compiled: &Compiled<'_>, plan: &Plan) -> Vec<(PodRef, Reason)> {
-    let mut lost = Vec::new();
-    let poor = plan.launches.iter();
-    for launch in poor.filter(|launch| !compiled.replaceable(launch)) {
-        let mut pools = compiled.problem.pools.iter();
-        let pool = pools.position(|one| one.name == launch.pool);
-        let reason = Reason::NoMachine {
-            pools: vec![Shortfall {
-                pool: launch.pool.clone(),
-                ended_by: compiled.choices.describe(pool.unwrap_or_default() as u32),
-                code: Code::MinValues,
-                ..Shortfall::default()
-            }],
-        };
-        lost.extend(launch.pods.iter().map(|pod| (*pod, reason.clone())));
-    }
-    lost
-}
-
-=======
->>>>>>> main:crates/core/src/pack/compile/min_values.rs
 impl Compiled<'_> {
     /// Whether a launch and its alternatives meet its pool's `minValues`.
     pub(crate) fn meets_min_values(&self, launch: &Launch) -> bool {

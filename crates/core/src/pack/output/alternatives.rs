@@ -10,7 +10,7 @@ use crate::pack::dense::bits::Bits;
 use crate::pack::dense::intern::FixedMap;
 use crate::pack::dense::vector::Vector;
 use crate::pack::output::node_labels::node_labels;
-use crate::plan::{Launch, Plan, PodRef, Purchase, Reason, Shortfall};
+use crate::plan::{Code, Launch, Plan, PodRef, Purchase, Reason, Shortfall};
 
 /// How many alternatives a machine carries, unless its pool has `minValues`.
 const ALTERNATIVES: usize = 24;
@@ -192,6 +192,7 @@ pub(crate) fn below_min_values(compiled: &Compiled<'_>, plan: &Plan) -> Vec<(Pod
                 ended_by: compiled
                     .min_values
                     .describe(pool.unwrap_or_default() as u32),
+                code: Code::MinValues,
                 ..Shortfall::default()
             }],
         };

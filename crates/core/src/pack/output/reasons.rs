@@ -2,9 +2,6 @@
 
 use crate::labels;
 use crate::name::{Labels, Name};
-<<<<<<< HEAD:crates/core/src/pack/reasons.rs
-use crate::plan::{Code, Reason, Shortfall};
-=======
 use crate::pack::assign::Lot;
 use crate::pack::assign::topology::Topology;
 use crate::pack::compile::Compiled;
@@ -13,8 +10,7 @@ use crate::pack::compile::profile::Level;
 use crate::pack::compile::sizing;
 use crate::pack::compile::supply::{Ledger, Scarce};
 use crate::pack::dense::vector::Vector;
-use crate::plan::{LACKS, Reason, Shortfall};
->>>>>>> main:crates/core/src/pack/output/reasons.rs
+use crate::plan::{Code, LACKS, Reason, Shortfall};
 use crate::problem::{CapacityType, Host, InstanceType, Offering, Problem, Range};
 use crate::requirements::{Incompatible, Requirements};
 use crate::resources::{described, figure};
@@ -198,35 +194,23 @@ fn shortfall(compiled: &Compiled<'_>, pool: u32, class: u32, level: &Level) -> S
     let enough = |one: &&Missed| requests.fits(&one.room);
     let held = missed.iter().filter(enough).map(|one| one.name.clone());
     let sold_out: Vec<Name> = held.collect();
-<<<<<<< HEAD:crates/core/src/pack/reasons.rs
     let (code, ended_by) = if let Some(taint) = demand.tolerated.refuses(&owner.taints) {
-        let said = format!(
-            "taint {}={}:{} is not tolerated",
-=======
-    let ended_by = if let Some(taint) = demand.tolerated.refuses(&owner.taints) {
         let equals = if taint.value.is_empty() { "" } else { "=" };
-        format!(
+        let said = format!(
             "pod does not tolerate taint {}{equals}{}:{}",
->>>>>>> main:crates/core/src/pack/output/reasons.rs
             taint.key, taint.value, taint.effect
         );
         (Code::Taint, said)
     } else if offered == 0 && !missed.is_empty() {
-<<<<<<< HEAD:crates/core/src/pack/reasons.rs
-        (Code::SoldOut, "all of these are sold out".to_owned())
-=======
-        "every instance type that the pod could use is sold out".to_owned()
->>>>>>> main:crates/core/src/pack/output/reasons.rs
+        let said = "every instance type that the pod could use is sold out".to_owned();
+        (Code::SoldOut, said)
     } else if offered == 0 {
         (Code::Requirement, incompatibility(compiled, pool, level))
     } else if large.is_empty() {
         (Code::TooLarge, too_large(compiled, pool, level, requests))
     } else {
-<<<<<<< HEAD:crates/core/src/pack/reasons.rs
-        (Code::PodRules, "rules about other pods".to_owned())
-=======
-        "a rule about other pods is in the way".to_owned()
->>>>>>> main:crates/core/src/pack/output/reasons.rs
+        let said = "a rule about other pods is in the way".to_owned();
+        (Code::PodRules, said)
     };
     Shortfall {
         pool: owner.name.clone(),
