@@ -108,7 +108,6 @@ fn wanted() -> Wanted {
 }
 
 #[tokio::test(start_paused = true)]
-#[expect(clippy::too_many_lines, reason = "one story")]
 async fn a_week_of_prices_changes_little_and_costs_little_more_than_hindsight() {
     let (cloud, aws, clock) = market();
     let wanted = wanted();

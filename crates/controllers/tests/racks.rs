@@ -352,8 +352,8 @@ async fn a_host_without_the_boot_mode_is_told_and_healed_by_another_mode() {
     let sentence = "boot.mode Legacy is not among what its BMC allows (UEFI)";
     let mend = |world: &World| {
         change(world, |spec| {
-            spec["redfish"]["boot"]["mode"] = json!("UEFI")
-        })
+            spec["redfish"]["boot"]["mode"] = json!("UEFI");
+        });
     };
     world.told_and_healed(sentence, mend).await;
 }

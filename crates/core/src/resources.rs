@@ -117,8 +117,8 @@ impl Resources {
     }
 }
 
-const GIB: f64 = (1_u64 << 30) as f64;
-const MIB: f64 = (1_u64 << 20) as f64;
+const GIB: f64 = 1_073_741_824.0;
+const MIB: f64 = 1_048_576.0;
 
 /// An amount as people write it: `95.92 CPU`, `64Gi memory`, `9 nvidia.com/gpu`. At most two decimals.
 #[expect(clippy::cast_precision_loss, reason = "two decimals are shown")]

@@ -4,6 +4,8 @@
     reason = "helpers of tests may give up, and stand beside what they help"
 )]
 
+use std::fmt::Write as _;
+
 use joiner_core::disrupt;
 use joiner_core::money::Money;
 use joiner_core::pack::{Options, solve};
@@ -237,9 +239,10 @@ fn every_reason_reads_as_the_table_says() {
         ("Nodes", nodes()),
         ("Purchases and removals", others()),
     ] {
-        told.push_str(&format!("{title}\n"));
+        told += title;
+        told += "\n";
         for (name, sentence) in rows {
-            told.push_str(&format!("  {name:<20} {sentence}\n"));
+            writeln!(told, "  {name:<20} {sentence}").unwrap();
         }
     }
     assert_eq!(told, include_str!("sentences.txt"), "\n{told}");

@@ -319,18 +319,7 @@ async fn replace(
     for (launch, machine) in launches.iter().zip(made.values()) {
         moves::promise_new(context, problem, launch, machine);
     }
-    let successors: Vec<String> = launches
-        .iter()
-        .zip(&names)
-        .map(|(launch, name)| {
-            let one = &launch.purchase;
-            format!(
-                "{name} ({} as {} in zone {} at {} an hour)",
-                one.instance_type, one.capacity_type, one.zone, one.price
-            )
-        })
-        .collect();
-    let successors = successors.join(", ");
+    let successors = successors(&launches, &names);
     for (machine, removal) in targets {
         moves.promise(context, &removal.node);
         info!(
@@ -340,6 +329,18 @@ async fn replace(
         let said = format!("Replaced by {successors}: {}", removal.reason);
         context.tell_machine(machine, Severity::Normal, "DisruptionLaunching", &said);
     }
+}
+
+/// The machines that replace others, as events name them.
+fn successors(launches: &[Launch], names: &[Name]) -> String {
+    let all = launches.iter().zip(names).map(|(launch, name)| {
+        let one = &launch.purchase;
+        format!(
+            "{name} ({} as {} in zone {} at {} an hour)",
+            one.instance_type, one.capacity_type, one.zone, one.price
+        )
+    });
+    all.collect::<Vec<_>>().join(", ")
 }
 
 /// A node of a static pool: another of its pool comes first, if the pool's limits have room for it, and then it goes.

@@ -155,7 +155,7 @@ async fn replace(context: &Context, machine: &MachineRecord, why: &str) {
             delete(context, &written, "unhealthy").await;
         }
         Err(error) => {
-            warn!(machine = %machine.key, %error, "unhealthy node could not be replaced yet")
+            warn!(machine = %machine.key, %error, "unhealthy node could not be replaced yet");
         }
     }
 }

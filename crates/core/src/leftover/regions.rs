@@ -140,10 +140,10 @@ pub fn compare_regions(
         .filter(|_| behind >= policy.patience.max(1))
         .map(|one| one.region.clone());
     Comparison {
+        quotes,
         recommended,
         behind,
         better,
-        quotes,
     }
 }
 

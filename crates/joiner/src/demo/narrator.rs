@@ -233,20 +233,17 @@ impl Narrator {
     /// What the cluster costs now, and what was spent.
     fn cost(&mut self, audience: &mut dyn Audience) -> io::Result<()> {
         let standing = self.standing();
-        let line = match &self.books {
-            Some(books) => {
-                let spent = Money::from_dollars(books.sum().dollars_spent);
-                let rate = books.rate();
-                format!(
-                    "{} {rate} an hour at today's prices, {spent} so far; {standing}",
-                    Verb::Cost
-                )
-            }
-            None => {
-                let claims = self.api.list("nodeclaims.karpenter.sh");
-                let rate: Money = claims.iter().filter_map(|claim| price(claim)).sum();
-                format!("{} {rate} an hour; {standing}", Verb::Cost)
-            }
+        let line = if let Some(books) = &self.books {
+            let spent = Money::from_dollars(books.sum().dollars_spent);
+            let rate = books.rate();
+            format!(
+                "{} {rate} an hour at today's prices, {spent} so far; {standing}",
+                Verb::Cost
+            )
+        } else {
+            let claims = self.api.list("nodeclaims.karpenter.sh");
+            let rate: Money = claims.iter().filter_map(|claim| price(claim)).sum();
+            format!("{} {rate} an hour; {standing}", Verb::Cost)
         };
         self.say(audience, &line)
     }

@@ -104,7 +104,7 @@ impl News {
     /// The lines of everything that happened.
     pub(super) fn take(&mut self) -> Vec<String> {
         let all = std::mem::take(&mut self.0);
-        all.into_iter().map(|one| one.line()).collect()
+        all.into_iter().map(One::line).collect()
     }
 }
 

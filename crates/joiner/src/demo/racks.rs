@@ -30,6 +30,7 @@ enum Pools {
     CloudOnly,
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "as map_err has it")]
 fn refused(status: Status) -> Failure {
     Failure::Demo(status.to_string())
 }

@@ -141,7 +141,7 @@ fn catalog_file(
     default_catalog: Option<&Path>,
     class: &ClassRef,
 ) -> Option<PathBuf> {
-    let folder = pool.path.parent().unwrap_or(Path::new(""));
+    let folder = pool.path.parent().unwrap_or_else(|| Path::new(""));
     let named = objects
         .iter()
         .filter(|object| object.kind == class.kind && *object.meta.name == *class.name)

@@ -39,7 +39,7 @@ pub(crate) struct Reached {
 /// Clouds whose classes are of one kind, at the far end of one process's line.
 struct Clouds {
     first: CloudPlan,
-    clouds: Vec<Reached>,
+    reached: Vec<Reached>,
     line: Line,
     double: Option<Double>,
 }
@@ -54,12 +54,12 @@ impl Clouds {
         for one in clouds {
             let known = all.iter_mut().find(|of| of.first.kind == one.plan.kind);
             if let Some(of) = known {
-                of.clouds.push(one.clone());
+                of.reached.push(one.clone());
                 continue;
             }
             all.push(Clouds {
                 first: one.plan.clone(),
-                clouds: vec![one.clone()],
+                reached: vec![one.clone()],
                 line: line.clone(),
                 double,
             });
@@ -88,7 +88,7 @@ impl ClassFactory for Clouds {
         class: &ClassRecord,
         site: &ClassSite<'_>,
     ) -> Result<Arc<dyn Provider>, ProviderError> {
-        let mut clouds = self.clouds.iter();
+        let mut clouds = self.reached.iter();
         let found = clouds.find(|one| *one.plan.class == *class.key.name);
         let found = found.ok_or_else(|| {
             ProviderError::Invalid(format!("there is no simulated cloud {:?}", class.key.name))

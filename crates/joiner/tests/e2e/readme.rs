@@ -202,14 +202,14 @@ async fn undeploy_keeps_crds_and_refuses_while_machines_are_left() {
     let fresh = Fresh::start().await;
     let terminal = Terminal::new(&fresh);
     good(&terminal.paste("make install && make deploy IMG=registry.example.com/joiner:1"));
-    let claim = r#"kubectl apply -f - <<'YAML'
+    let claim = r"kubectl apply -f - <<'YAML'
 apiVersion: karpenter.sh/v1
 kind: NodeClaim
 metadata: { name: ours, annotations: { joiner.dev/managed-by: someone } }
 spec:
   nodeClassRef: { group: joiner.dev, kind: SimNodeClass, name: default }
   requirements: []
-YAML"#;
+YAML";
     good(&terminal.paste(claim));
     for target in ["undeploy", "uninstall"] {
         let refused = terminal.paste(&format!("make {target}"));

@@ -132,15 +132,12 @@ pub(super) fn all(ledger: &Ledger, options: &AuditOptions) -> Vec<Finding> {
             && claim.condition_true("Initialized")
             && marks(node) != Some((options.manager(claim.family), claim.uid().to_owned()))
         {
-            found(
-                Invariant::Marked,
-                format!(
-                    "node {name} of {} is marked {:?}",
-                    claim.name(),
-                    marks(node)
-                ),
-                ledger.circle(claim),
+            let message = format!(
+                "node {name} of {} is marked {:?}",
+                claim.name(),
+                marks(node)
             );
+            found(Invariant::Marked, message, ledger.circle(claim));
         }
     }
     for (key, pod) in ledger.pods.iter().filter(|(_, pod)| !ended(pod)) {

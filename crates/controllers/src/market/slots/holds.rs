@@ -117,7 +117,7 @@ async fn look(context: &Context) {
             // What was seen is out of date: the next look sees more.
             Err(WriteError::Conflict(_) | WriteError::Gone(_) | WriteError::NotLeader) => {}
             Err(error) => {
-                warn!(class = %record.key, %error, "finalizer of the node class could not be written")
+                warn!(class = %record.key, %error, "finalizer of the node class could not be written");
             }
         }
     }

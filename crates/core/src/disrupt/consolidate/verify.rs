@@ -220,8 +220,7 @@ fn spot_obstacle(
         let types: BTreeSet<_> = bought.map(|purchase| &purchase.instance_type).collect();
         types.len()
     };
-    let wide = |launch: &&Launch| choice(launch) >= SPOT_CHOICE;
-    let enough = part.nodes.len() > 1 || part.launches.iter().all(|launch| wide(&launch));
+    let enough = part.nodes.len() > 1 || part.launches.iter().all(|one| choice(one) >= SPOT_CHOICE);
     (!enough).then_some(Obstacle::SpotChoice(SPOT_CHOICE))
 }
 

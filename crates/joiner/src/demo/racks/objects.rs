@@ -58,6 +58,10 @@ pub(super) fn scale(api: &Local, replicas: usize) -> Result<(), Status> {
     api.update("deployments.apps", web).map(drop)
 }
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "json! writes it by reference"
+)]
 fn class(kind: &str, name: &str, spec: Value) -> Value {
     json!({"apiVersion": "joiner.dev/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec})
 }

@@ -291,6 +291,7 @@ pub(super) async fn ov_03_ov_08_the_quick_start_of_the_document_word_for_word() 
     assert!(forbidden.is_empty(), "{forbidden:#?}");
 }
 
+#[expect(clippy::too_many_lines, reason = "one value after the other")]
 pub(super) async fn ov_08_every_value_of_the_chart_has_its_effect() {
     let fresh = Fresh::start().await;
     let install = ["install", "karpenter", "./charts", "--namespace", NAMESPACE];

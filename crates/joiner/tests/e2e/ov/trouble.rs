@@ -155,14 +155,14 @@ pub(super) async fn ov_12_quota_and_stock_that_are_used_up_show_and_heal() {
     cloud.change(|options| {
         options
             .rules
-            .retain(|(method, path)| method != "POST" || !path.ends_with(create))
+            .retain(|(method, path)| method != "POST" || !path.ends_with(create));
     });
     story.deploy("denied", 1, "500m", json!({})).await;
     machine_says(&story, "may not call POST /cloud/project/").await;
     cloud.change(|options| {
         options
             .rules
-            .extend(documented.iter().filter(|one| one.0 == "POST").cloned())
+            .extend(documented.iter().filter(|one| one.0 == "POST").cloned());
     });
     story.runs("denied", 1).await;
 

@@ -541,7 +541,9 @@ fn scores(cloud: &Ec2Cloud, region: &str, form: &Form, now: Timestamp) -> Result
             rows.push((cloud.region_score(name, one, now), name.as_str(), None));
         }
     }
-    rows.iter_mut().for_each(|row| row.0 = row.0.min(low));
+    for row in &mut rows {
+        row.0 = row.0.min(low);
+    }
     rows.sort_by(|a, b| b.0.cmp(&a.0).then((a.1, a.2).cmp(&(b.1, b.2))));
     rows.truncate(10);
     paged(
