@@ -17,10 +17,12 @@ mod thoughts;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use joiner_controllers::Settings;
+use joiner_controllers::context::Context;
 use joiner_controllers::edge::tasks::Tasks;
 use prometheus_client::registry::Registry;
 
@@ -88,7 +90,7 @@ async fn play(args: &DemoArgs) -> Result<(), Failure> {
             source,
         })?;
     kubeconfig::write(&args.kubeconfig, port.address())?;
-    let (page, serving) = show(args, &stage).await?;
+    let (page, serving) = show(args, stage.context()).await?;
     welcome(&args.kubeconfig, port.address(), page).map_err(Failure::stdout)?;
     let Some(thoughts) = stage.thoughts.take() else {
         return Err(Failure::Demo("there is no planner to listen to".to_owned()));
@@ -114,9 +116,9 @@ const MEASURED: Every = Every {
 };
 
 /// Serves the page. One of its usual port that is taken is no reason not to tell the story.
-async fn show(args: &DemoArgs, stage: &Stage) -> Result<(SocketAddr, Tasks), Failure> {
+async fn show(args: &DemoArgs, context: Arc<Context>) -> Result<(SocketAddr, Tasks), Failure> {
     let board = Board::default();
-    board.show(stage.context(), Registry::default());
+    board.show(context, Registry::default());
     let tasks = Tasks::new();
     let taken = |error: &io::Error| error.kind() == io::ErrorKind::AddrInUse;
     let served = match page::serve(&board, args.page, MEASURED, &tasks).await {
@@ -183,6 +185,11 @@ fn summary(seed: u64, stage: &Stage, narrator: &Narrator) -> Summary {
     }
 }
 
+/// Where the page is, for those who are welcomed.
+fn page_line(page: SocketAddr) -> String {
+    format!("The page is at http://{page} : open it in a browser to follow the story.")
+}
+
 fn welcome(kubeconfig: &Path, address: SocketAddr, page: SocketAddr) -> io::Result<()> {
     let file = kubeconfig.display();
     let mut out = io::stdout().lock();
@@ -190,10 +197,7 @@ fn welcome(kubeconfig: &Path, address: SocketAddr, page: SocketAddr) -> io::Resu
         out,
         "An embedded Kubernetes cluster listens on http://{address}; Joiner looks after its nodes."
     )?;
-    writeln!(
-        out,
-        "The page is at http://{page} : open it in a browser to follow the story.\n"
-    )?;
+    writeln!(out, "{}\n", page_line(page))?;
     writeln!(out, "In another terminal:\n\n  export KUBECONFIG={file}")?;
     for line in [
         "kubectl get nodes,nodeclaims,pods -A",

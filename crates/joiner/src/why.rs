@@ -173,11 +173,20 @@ mod tests {
         };
         let verdict = Verdict {
             code: "SoldOut".into(),
-            sentence: "no machine can hold it".to_owned(),
+            sentence: "NodePool gpu-spot: every instance type that the pod could use is sold out"
+                .to_owned(),
             evidence: Evidence {
                 pools: vec![
-                    pool("gpu-spot", "SoldOut", "all of these are sold out"),
-                    pool("default", "Taint", "taint gpu=:NoSchedule is not tolerated"),
+                    pool(
+                        "gpu-spot",
+                        "SoldOut",
+                        "every instance type that the pod could use is sold out",
+                    ),
+                    pool(
+                        "default",
+                        "Taint",
+                        "pod does not tolerate taint gpu:NoSchedule",
+                    ),
                 ],
                 ..Evidence::default()
             },
@@ -211,7 +220,8 @@ mod tests {
             "SoldOut: no pool can place it; nearest miss first:"
         );
         assert!(
-            lines[4].contains("gpu-spot") && lines[4].contains("all of these are sold out"),
+            lines[4].contains("gpu-spot")
+                && lines[4].contains("every instance type that the pod could use is sold out"),
             "{text}"
         );
         assert!(

@@ -34,7 +34,7 @@ pub(crate) struct DemoArgs {
     /// Where the page is; port 0 takes any that is free.
     #[arg(long, default_value = "127.0.0.1:8082", value_name = "ADDRESS")]
     pub(crate) page: SocketAddr,
-    /// With --once, one page of the day that needs nothing else.
+    /// With --once, the story of the shop as one page that needs nothing else.
     #[arg(long, value_name = "FILE", requires = "once")]
     pub(crate) report: Option<PathBuf>,
     /// The kubeconfig to write.

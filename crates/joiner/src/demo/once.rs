@@ -176,10 +176,14 @@ impl Measured {
         self.tasks.stop().await;
         let mut told = Vec::new();
         summary.tell(&mut told).map_err(Failure::stdout)?;
-        let told = String::from_utf8_lossy(&told);
+        // A fact that is longer than a line goes on below its own words.
+        let told = String::from_utf8_lossy(&told).replace("\n          ", " ");
         let lines = told.lines().map(str::trim).filter(|line| !line.is_empty());
         let facts = lines.skip(1).map(str::to_owned).collect();
-        let title = format!("A day of Joiner: seed {}", summary.seed);
+        let title = format!(
+            "{:.0} hours of Joiner: seed {}",
+            summary.hours, summary.seed
+        );
         let page = page::report(&stage.context(), &self.watched, title, facts);
         let page = page.map_err(|error| Failure::Demo(error.to_string()))?;
         std::fs::write(&self.file, page).map_err(|source| Failure::Write {

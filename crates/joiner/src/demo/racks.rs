@@ -8,6 +8,7 @@ mod story;
 mod summary;
 
 use std::io::{self, Write as _};
+use std::net::SocketAddr;
 
 use jiff::Timestamp;
 use joiner_embedded::api::Status;
@@ -16,7 +17,7 @@ use self::stage::{Stage, Timing};
 use self::story::{CHAPTERS, Pace};
 use self::summary::Summary;
 use super::narrator::{Audience, Narrator};
-use super::{Terminal, kubeconfig};
+use super::{Terminal, kubeconfig, page_line, show};
 use crate::args::{DemoArgs, LogFormat, ReportFormat};
 use crate::failure::Failure;
 use crate::telemetry;
@@ -37,6 +38,12 @@ fn refused(status: Status) -> Failure {
 
 /// Runs the story once, or until it is interrupted.
 pub(super) fn run(args: &DemoArgs) -> Result<(), Failure> {
+    if args.report.is_some() {
+        return Err(Failure::Usage(
+            "--report is written for --story shop only: leave out --report, or --story racks"
+                .to_owned(),
+        ));
+    }
     if args.once {
         telemetry::start("off", LogFormat::default());
         return once(args);
@@ -123,7 +130,8 @@ async fn live(args: &DemoArgs) -> Result<(), Failure> {
         source,
     })?;
     kubeconfig::write(&args.kubeconfig, port.address())?;
-    welcome(args, &port.address().to_string()).map_err(Failure::stdout)?;
+    let (page, serving) = show(args, stage.context()).await?;
+    welcome(args, port.address(), page).map_err(Failure::stdout)?;
     let Some(thoughts) = stage.thoughts.take() else {
         return Err(Failure::Demo("there is no planner to listen to".to_owned()));
     };
@@ -133,6 +141,7 @@ async fn live(args: &DemoArgs) -> Result<(), Failure> {
         interrupted = tokio::signal::ctrl_c() => interrupted.map_err(Failure::stdout)?,
         told = tell(args.seed, &stage, &mut narrator) => told?,
     }
+    serving.stop().await;
     stage.clear().await;
     Ok(())
 }
@@ -167,7 +176,7 @@ async fn tell(seed: u64, stage: &Stage, narrator: &mut Narrator) -> Result<(), F
         .map_err(Failure::stdout)
 }
 
-fn welcome(args: &DemoArgs, address: &str) -> io::Result<()> {
+fn welcome(args: &DemoArgs, address: SocketAddr, page: SocketAddr) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(
         out,
@@ -176,6 +185,7 @@ fn welcome(args: &DemoArgs, address: &str) -> io::Result<()> {
         objects::HOSTS,
         objects::SERVERS
     )?;
+    writeln!(out, "{}\n", page_line(page))?;
     writeln!(
         out,
         "In another terminal:\n\n  export KUBECONFIG={}",
@@ -194,4 +204,22 @@ fn welcome(args: &DemoArgs, address: &str) -> io::Result<()> {
         "\nThe story takes about {} minutes. Ctrl-C ends it.\n",
         Pace::LIVE.minutes()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::args::{Args, Command};
+
+    #[test]
+    fn a_report_of_the_racks_is_refused_before_anything_starts() {
+        let typed = "joiner demo --once --story racks --report racks.html";
+        let Command::Demo(args) = Args::parse_from(typed.split(' ')).command else {
+            panic!("{typed}")
+        };
+        let refused = run(&args).unwrap_err();
+        assert!(matches!(refused, Failure::Usage(_)), "{refused}");
+    }
 }

@@ -8,6 +8,7 @@ use joiner_api::Dialect as Family;
 use joiner_api::hardware::RedfishHost;
 use joiner_controllers::classes::proxmox::ProxmoxClasses;
 use joiner_controllers::classes::redfish::{RedfishClasses, SimulatedBmcs};
+use joiner_controllers::context::Context;
 use joiner_controllers::dialect::{ClassFactory, Secrets};
 use joiner_controllers::dialects::karpetrack::KarpetrackOptions;
 use joiner_controllers::edge::clients::{Clients, Fence};
@@ -127,6 +128,11 @@ impl Stage {
     /// The cluster's API.
     pub(super) fn api(&self) -> Local {
         self.cluster.api()
+    }
+
+    /// Everything that Joiner works with.
+    pub(super) fn context(&self) -> Arc<Context> {
+        self.engine.context().clone()
     }
 
     /// Promises of Joiner that were broken, as it found out by itself.
