@@ -30,8 +30,8 @@ pub use verdict::{Alternative, Evidence, Outcome, PoolVerdict, Verdict};
 
 use crate::edge::events::Severity;
 
-/// Events that repeat what the plan said about a node: the verdict says it with its evidence.
-const UNTOLD: [&str; 1] = ["Unconsolidatable"];
+/// Events that repeat what the plan said about a node or a machine: the verdict says it with its evidence.
+const UNTOLD: [&str; 2] = ["Launching", "Unconsolidatable"];
 
 /// How much is remembered.
 #[derive(Clone, Copy, Debug)]

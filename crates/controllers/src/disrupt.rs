@@ -220,9 +220,12 @@ async fn observe(context: &Context, mind: &mut Mind) {
     if machines.is_empty() || context.settings.paused {
         return;
     }
-    let Some((_, plan)) = decide(context, problem).await else {
+    let Some((problem, plan)) = decide(context, problem).await else {
         return;
     };
+    context
+        .decisions
+        .disrupted(context.now(), &problem, &plan, &machines);
     let gone = plan.removals.iter();
     let mut said: Vec<String> = gone.map(|one| one.node.to_string()).collect();
     said.sort();

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use joiner_core::name::Name;
-use joiner_core::plan::{Home, Plan, PodRef, Reason};
+use joiner_core::plan::{Home, Launch, Plan, PodRef, Reason};
 use joiner_core::problem::{Node, Problem};
 
-use super::verdict::purchase;
 use super::{Decision, Decisions, Happened, Inner, Kind, Loop, Subject, Verdict};
 use crate::context::{Context, Decide};
+use crate::provision::sentence;
 use crate::record::{Key, MachineRecord};
 use crate::view::pods::PodKey;
 use crate::view::problem::Snapshot;
@@ -41,6 +41,26 @@ fn pod(one: PodRef, problem: &Problem, pending: &[Option<PodKey>]) -> Option<Sub
         Home::Node(_) => problem.pod_name(one)?,
     };
     Some(Subject::new(Kind::Pod, name))
+}
+
+/// A purchase, as the activity has it.
+fn bought(
+    launch: &Launch,
+    machine: &MachineRecord,
+    decision: Option<u64>,
+    at: Timestamp,
+) -> Happened {
+    Happened {
+        number: 0,
+        at,
+        subject: Subject::new(Kind::Machine, machine.key.name.clone()),
+        decision,
+        warning: false,
+        code: "Launch".into(),
+        sentence: format!("is bought: {}", sentence(launch)),
+        before: None,
+        after: Some(launch.purchase.price.dollars()),
+    }
 }
 
 impl Decisions {
@@ -92,28 +112,21 @@ impl Decisions {
             say(Some(Subject::new(Kind::Pod, key.to_string())), &verdict);
         }
         for (position, machine) in one.made {
-            let Some(launch) = plan.launches.get(*position) else {
-                continue;
-            };
-            inner.happen(
-                &self.bounds,
-                Happened {
-                    number: 0,
-                    at: now,
-                    subject: Subject::new(Kind::Machine, machine.key.name.clone()),
-                    decision: Some(number),
-                    warning: false,
-                    code: "Launch".into(),
-                    sentence: format!(
-                        "is bought for {} pods: {}",
-                        launch.pods.len(),
-                        purchase(launch)
-                    ),
-                    before: None,
-                    after: Some(launch.purchase.price.dollars()),
-                },
-            );
+            if let Some(launch) = plan.launches.get(*position) {
+                inner.happen(&self.bounds, bought(launch, machine, Some(number), now));
+            }
         }
+        drop(inner);
+        self.changed.send_modify(|count| *count += 1);
+    }
+
+    /// A machine was bought that no plan for pods that wait asked for: in place of another, or for a pool of fixed size.
+    pub(crate) fn launched(&self, now: Timestamp, launch: &Launch, machine: &MachineRecord) {
+        let mut inner = self.lock();
+        let subject = Subject::new(Kind::Machine, machine.key.name.clone());
+        let verdict = Verdict::bought(launch, Some(&machine.key.name));
+        inner.say(&self.bounds, subject, Arc::new(verdict), now);
+        inner.happen(&self.bounds, bought(launch, machine, None, now));
         drop(inner);
         self.changed.send_modify(|count| *count += 1);
     }

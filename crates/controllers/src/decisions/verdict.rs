@@ -8,6 +8,8 @@ use joiner_core::problem::Problem;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::provision::sentence;
+
 /// What became of it.
 #[derive(
     Clone,
@@ -153,15 +155,6 @@ pub struct Verdict {
     pub decision: u64,
 }
 
-/// What a launch buys and why, in words.
-pub(super) fn purchase(launch: &Launch) -> String {
-    let one = &launch.purchase;
-    format!(
-        "{} as {} in {} for {} an hour, {}",
-        one.instance_type, one.capacity_type, one.zone, one.price, launch.reason
-    )
-}
-
 impl Verdict {
     /// Whether two verdicts say the same.
     pub(super) fn same(&self, other: &Verdict) -> bool {
@@ -203,7 +196,7 @@ impl Verdict {
             } => (Some(*considered), runner_up.clone()),
             _ => (None, None),
         };
-        let what = purchase(launch);
+        let what = sentence(launch);
         let sentence = match machine {
             Some(name) => format!("machine {name} is bought: {what}"),
             None => format!("a machine is to be bought: {what}"),
@@ -236,7 +229,7 @@ impl Verdict {
         verdict.code = "NotAskedFor".into();
         verdict.sentence = format!(
             "a machine is to be bought and is not asked for yet: {}",
-            purchase(launch)
+            sentence(launch)
         );
         verdict.remedies = vec![format!(
             "Look at the events of pool {}: its limit or launch rate is reached, or Joiner only observes.",

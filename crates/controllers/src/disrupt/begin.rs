@@ -318,6 +318,7 @@ async fn replace(
     count(context, command, targets);
     for (launch, machine) in launches.iter().zip(made.values()) {
         moves::promise_new(context, problem, launch, machine);
+        context.decisions.launched(now, launch, machine);
     }
     let successors = successors(&launches, &names);
     for (machine, removal) in targets {

@@ -72,6 +72,9 @@ async fn grow(context: &Context, pool: &PoolRecord, wanted: usize) -> bool {
         };
         let launches = vec![one; at_once.min(missing - made)];
         let bought = launch(context, &problem, &launches, "provisioned", None).await;
+        for (launch, machine) in launches.iter().zip(bought.values()) {
+            context.decisions.launched(context.now(), launch, machine);
+        }
         if bought.len() < launches.len() {
             return false;
         }
