@@ -101,15 +101,10 @@ pub(crate) fn cost(samples: &[Sample]) -> String {
         );
         level += step;
     }
-    for part in 0..=4 {
+    for (part, anchor) in (0_i64..).zip(["start", "middle", "middle", "middle", "end"]) {
         let at = first.at.as_millisecond() + span * part / 4;
         let Ok(at) = Timestamp::from_millisecond(at) else {
             continue;
-        };
-        let anchor = match part {
-            0 => "start",
-            4 => "end",
-            _ => "middle",
         };
         let _ = write!(
             svg,
