@@ -276,7 +276,10 @@ async fn orphan(world: &World, uid: &str) {
 #[tokio::test(start_paused = true)]
 async fn one_machine_without_an_object_goes_and_many_at_once_are_left_alone() {
     let world = World::start().await;
-    world.pool("own", |_| ());
+    // Machines without objects become nodes too: pods are not to move to them.
+    world.pool("own", |pool| {
+        pool["spec"]["disruption"]["consolidateAfter"] = json!("Never");
+    });
     world.deployment("web", 2, "500m", |_| ());
     world
         .until("all pods run", |world| world.running("web") == 2)

@@ -90,7 +90,7 @@ impl fmt::Debug for CloudPlan {
     }
 }
 
-/// A cloud of `SimNodeClasses`.
+/// The cloud of a `SimNodeClass`.
 pub(crate) fn sim(class: &str, options: SimCloudOptions) -> CloudPlan {
     CloudPlan {
         kind: SIM,

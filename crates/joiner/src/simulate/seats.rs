@@ -44,7 +44,7 @@ pub(crate) fn seats() -> impl Iterator<Item = &'static Seat> {
     served().filter_map(|one| one.simulated)
 }
 
-/// NodePools and NodeClaims.
+/// `NodePools` and `NodeClaims`.
 pub(crate) static KARPENTER: Seat = Seat {
     rules: &audit::KARPENTER,
     groups: &["karpenter.sh", "joiner.dev", "autoscaling.x-k8s.io"],

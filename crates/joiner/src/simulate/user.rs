@@ -125,7 +125,7 @@ fn own_claims(api: &Local) -> Vec<(&'static str, String)> {
         let all = names(api, seat.rules.machines, |claim| {
             is_marked(claim, seat.rules.name)
         });
-        all.into_iter().map(|name| (seat.rules.machines, name))
+        all.into_iter().map(move |name| (seat.rules.machines, name))
     };
     seats().flat_map(of).collect()
 }

@@ -53,7 +53,7 @@ pub struct Terms {
     pub for_pods: bool,
 }
 
-/// NodePools and NodeClaims.
+/// `NodePools` and `NodeClaims`.
 pub static KARPENTER: Family = Family {
     name: "karpenter",
     machines: "nodeclaims.karpenter.sh",
