@@ -282,6 +282,17 @@ fn a_node_that_goes_is_told_once_with_its_price_before_and_after() {
     assert_eq!((said.len(), said[0].times), (1, 3));
 }
 
+#[test]
+fn events_that_repeat_a_verdict_are_not_told_beside_it() {
+    let ledger = Decisions::default();
+    for reason in UNTOLD {
+        let about = Subject::new(Kind::Machine, "m-1");
+        ledger.told(about, Severity::Normal, reason, "because", at(1));
+    }
+    assert!(ledger.is_empty());
+    assert_eq!(ledger.activity(0, 10), []);
+}
+
 /// Twelve pods of two kinds, a node, and a catalogue of three types.
 fn shop() -> Problem {
     let spec = |app: &str, cpu| PodSpec {
