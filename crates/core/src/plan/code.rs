@@ -64,7 +64,7 @@ pub enum Code {
     NeverConsolidates,
     /// The node stays for now: pods came or went a moment ago.
     Unsettled,
-    /// The node stays: its pool takes away empty nodes only.
+    /// The node stays: its pool removes empty nodes only.
     OnlyWhenEmpty,
     /// The node stays: its pool keeps a fixed number of nodes.
     FixedReplicas,
