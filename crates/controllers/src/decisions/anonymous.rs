@@ -105,7 +105,7 @@ impl Names {
     fn key(&mut self, key: &mut Name) {
         let domain = key.split('/').next().unwrap_or_default();
         let own = |known: &&str| domain == *known || domain.ends_with(&format!(".{known}"));
-        let shared = key.contains('/') && DOMAINS.iter().any(|known| own(known));
+        let shared = key.contains('/') && DOMAINS.iter().any(own);
         if !shared && **key != *labels::NAME_FIELD {
             self.name(Class::Key, key);
         }
@@ -202,7 +202,7 @@ impl Names {
     }
 
     fn problem(&mut self, problem: &mut Problem) {
-        problem.name = "anonymous".to_owned();
+        "anonymous".clone_into(&mut problem.name);
         for catalog in &mut problem.catalogs {
             self.name(Class::Catalog, &mut catalog.name);
             for kind in &mut catalog.types {

@@ -156,13 +156,16 @@ fn allowed_for(
     least
 }
 
+/// What a node takes of each budget; or why it can never be emptied.
+type Claims = Result<Vec<(usize, u32)>, (Code, String)>;
+
 /// Pods that may still be evicted, budget by budget.
 pub(super) struct PodBudgets<'p> {
     problem: &'p Problem,
     selectors: Vec<Option<Requirements>>,
     left: Vec<u32>,
     /// What each node takes, once asked for; `Err` if it can never be emptied.
-    claims: BTreeMap<u32, Result<Vec<(usize, u32)>, (Code, String)>>,
+    claims: BTreeMap<u32, Claims>,
 }
 
 impl<'p> PodBudgets<'p> {

@@ -105,6 +105,7 @@ impl From<DisruptionReason> for Code {
 }
 
 impl Code {
+    #[expect(clippy::too_many_lines, reason = "a table")]
     /// What a person can do about it, in a sentence. `about` is the pool that the verdict is about, where there is one.
     pub fn remedy(self, about: &str) -> String {
         let pool = if about.is_empty() {

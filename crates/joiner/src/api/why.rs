@@ -174,10 +174,11 @@ fn pool(context: &Context, name: &str) -> Option<Found> {
     let own = world
         .machines
         .iter()
-        .filter(|one| one.pool.as_ref() == Some(pool.id()));
+        .filter(|one| one.pool.as_ref() == Some(pool.id()))
+        .count();
     let standing = match market.terms.closed.get(pool.id()) {
         Some(closed) => format!("It must not buy now: {closed}."),
-        None => format!("It is open and has {} machines.", own.count()),
+        None => format!("It is open and has {own} machines."),
     };
     let mut facts = Vec::new();
     let used = joiner_controllers::guards::limits::usage(&world, pool.id(), None);

@@ -76,6 +76,7 @@ fn said(arguments: &[&str]) -> (String, Option<i32>) {
     )
 }
 
+#[expect(clippy::too_many_lines, reason = "one scene after the other")]
 async fn pods_without_a_place_are_told_what_is_in_the_way() {
     let (world, page) = world_with_page().await;
     let story = Story::begin_on(world.clone(), "whypods").await;
