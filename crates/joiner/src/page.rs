@@ -83,8 +83,11 @@ pub(crate) async fn serve(
 /// Everything that is served.
 fn router(page: Page) -> Router {
     let open = Router::new()
-        .route("/assets/page.css", get(|| asset("text/css", CSS)))
-        .route("/assets/page.js", get(|| asset("text/javascript", SCRIPT)))
+        .route("/assets/page.css", get(async || asset("text/css", CSS)))
+        .route(
+            "/assets/page.js",
+            get(async || asset("text/javascript", SCRIPT)),
+        )
         .route("/sign-in", get(gate::form).post(gate::sign_in));
     let closed = Router::new()
         .merge(html::routes())
@@ -100,7 +103,7 @@ fn router(page: Page) -> Router {
 pub(crate) const CSS: &str = include_str!("../assets/page.css");
 const SCRIPT: &str = include_str!("../assets/page.js");
 
-async fn asset(kind: &'static str, text: &'static str) -> Response {
+fn asset(kind: &'static str, text: &'static str) -> Response {
     let kind = format!("{kind}; charset=utf-8");
     ([(header::CONTENT_TYPE, kind)], text).into_response()
 }

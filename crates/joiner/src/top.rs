@@ -40,7 +40,7 @@ fn header(view: &Overview) -> String {
         part("MEM", &usage.memory, usage.memory.as_gib()),
     );
     if usage.gpu.allocatable > 0 {
-        text += &format!("   GPU {}", usage.gpu.as_number());
+        text = format!("{text}   GPU {}", usage.gpu.as_number());
     }
     text + &format!(
         "   {}/h  {}/month   spot {}   not requested {}/h   least possible {}/h",

@@ -189,9 +189,9 @@ fn make(problem: &mut Problem, change: &Change, outcome: &mut Outcome) -> Result
         }
     }
     let mut added = change.add.clone();
-    added
-        .iter_mut()
-        .for_each(|pod| pod.count = pod.count.max(1));
+    for pod in &mut added {
+        pod.count = pod.count.max(1);
+    }
     problem.pods.extend(added);
     Ok(())
 }

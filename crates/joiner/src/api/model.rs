@@ -447,6 +447,10 @@ pub(crate) struct Nodes {
     /// How many the filter leaves.
     pub(crate) matching: usize,
     /// These, as far as asked for.
+    #[expect(
+        clippy::struct_field_names,
+        reason = "what readers of the JSON look for"
+    )]
     pub(crate) nodes: Vec<NodeView>,
 }
 

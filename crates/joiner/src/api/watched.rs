@@ -11,10 +11,13 @@ use super::history::History;
 /// How old a look at the nodes may be.
 const FRESH: Duration = Duration::from_secs(1);
 
+/// The nodes as they stood at some moment.
+type Look = (Instant, Arc<Fleet>);
+
 /// Cheap to clone; clones are the same.
 #[derive(Clone, Default)]
 pub(crate) struct Watched {
-    last: Arc<Mutex<Option<(Instant, Arc<Fleet>)>>>,
+    last: Arc<Mutex<Option<Look>>>,
     history: History,
 }
 
