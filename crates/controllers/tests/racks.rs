@@ -393,7 +393,7 @@ async fn ns_09_a_machine_that_does_not_join_within_five_minutes_says_why_and_ano
         .await;
     let took = world.stage.api().clock().now().duration_since(began);
     assert!((295..=310).contains(&took.as_secs()), "{took}");
-    let said = "the machine did not become a node in time";
+    let said = "the machine did not join the cluster in time";
     assert!(
         world.events().iter().any(|one| one.starts_with(said)),
         "{:#?}",

@@ -475,6 +475,10 @@ impl Search<'_, '_, '_> {
             }
             if back.is_empty() {
                 verify::trim_alternatives(self.trials.problem, self.forced, &mut trial);
+                // What is left to choose from may be too little now.
+                back = verify::offenders(self.trials.problem, self.candidates, self.forced, &trial);
+            }
+            if back.is_empty() {
                 let poor = verify::below_min_values(self.trials, self.forced, &trial);
                 back = because(poor, Obstacle::MinValues);
             }

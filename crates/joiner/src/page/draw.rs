@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn a_chart_counts_in_round_steps() {
-        for (most, expected) in [(1.0, 0.5), (10.0, 2.0), (0.07, 0.02), (900.0, 200.0)] {
+        for (most, expected) in [(1.0, 0.2), (10.0, 2.0), (0.07, 0.02), (900.0, 200.0)] {
             assert!(
                 (step(most) - expected).abs() < expected * 1e-6,
                 "{most}: {}",
