@@ -8,7 +8,7 @@ mod overlooked;
 pub mod pods;
 pub mod problem;
 #[cfg(test)]
-mod samples;
+pub(crate) mod samples;
 pub mod sources;
 pub mod store;
 pub mod volumes;

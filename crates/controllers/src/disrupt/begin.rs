@@ -54,7 +54,7 @@ pub(super) async fn all(
     let mut commands: BTreeMap<DisruptionReason, Commands<'_>> = BTreeMap::new();
     {
         let world = context.view.read();
-        let mut turns = Turns::new(&world);
+        let mut turns = Turns::new(context, &world);
         for command in split(problem, plan) {
             let Some(targets) = targets(&world, &command, machines) else {
                 continue;

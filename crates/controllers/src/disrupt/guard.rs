@@ -68,8 +68,11 @@ pub(super) fn out_of_turn<'m>(
     mut machines: impl Iterator<Item = &'m Arc<MachineRecord>>,
 ) -> Option<Held> {
     let waits = command.launches.is_empty() && command.cause() != DisruptionReason::Empty;
-    (waits && !machines.all(|machine| turns.take(machine)))
-        .then(|| held("other nodes of its NodePool are being drained".to_owned()))
+    let waiting = machines.find(|machine| waits && !turns.take(machine))?;
+    Some(Held {
+        because: "other nodes of its NodePool are being drained".to_owned(),
+        until: turns.until(waiting),
+    })
 }
 
 /// Where many nodes are sick at once the sickness is elsewhere, and taking nodes away does not cure it.

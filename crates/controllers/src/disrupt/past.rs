@@ -17,12 +17,19 @@ use crate::edge::names::digest;
 /// How long the next attempt waits after a replacement has failed, at first and at most.
 const RETRY: (Duration, Duration) = (Duration::from_mins(5), Duration::from_hours(1));
 
-/// Decisions by digest, and when each was first carried out; machines whose replacements failed.
+/// Decisions by digest, and when each was first carried out; machines whose replacements failed; drains that ended.
 #[derive(Debug, Default)]
-pub struct Past(Mutex<BTreeMap<String, Timestamp>>, Mutex<Failures>);
+pub struct Past(
+    Mutex<BTreeMap<String, Timestamp>>,
+    Mutex<Failures>,
+    Mutex<Drains>,
+);
 
 /// By the identity of the machine that was to be replaced: how often that failed in a row, and when last.
 type Failures = BTreeMap<Name, (u32, Timestamp)>;
+
+/// By pool: how many of its nodes were being drained when that was last counted, and when a drain last ended.
+type Drains = BTreeMap<Name, (usize, Option<Timestamp>)>;
 
 impl Past {
     /// A disruption of these machines was undone because what replaces them did not come into use.
@@ -55,6 +62,17 @@ impl Past {
             })
             .max()
             .filter(|until| *until > now)
+    }
+
+    /// So many nodes of the pool are being drained now. Says when a drain last ended, if one has.
+    pub(super) fn draining(&self, pool: &Name, count: usize, now: Timestamp) -> Option<Timestamp> {
+        let mut drains = self.2.lock().unwrap_or_else(PoisonError::into_inner);
+        let (before, ended) = drains.entry(pool.clone()).or_default();
+        if count < *before {
+            *ended = Some(now);
+        }
+        *before = count;
+        *ended
     }
 
     /// When the very same was done within the window, if it was.
@@ -174,6 +192,17 @@ mod tests {
             past.replacement_failed([&one].into_iter(), at(2000));
         }
         assert_eq!(retry(2000), Some(at(5600)));
+    }
+
+    #[test]
+    fn a_drain_has_ended_when_fewer_nodes_are_drained_than_before() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let (past, pool) = (Past::default(), Name::from("pool"));
+        assert_eq!(past.draining(&pool, 0, at(0)), None);
+        assert_eq!(past.draining(&pool, 2, at(1)), None);
+        assert_eq!(past.draining(&pool, 1, at(2)), Some(at(2)));
+        assert_eq!(past.draining(&pool, 1, at(3)), Some(at(2)));
+        assert_eq!(past.draining(&"other".into(), 0, at(4)), None);
     }
 
     #[test]

@@ -92,6 +92,8 @@ fn groups(world: &World) -> BTreeMap<Name, Group> {
 pub(super) async fn progress(context: &Context) {
     let (groups, stale) = {
         let world = context.view.read();
+        // A drain that ends is noticed even if no other node waits for its turn.
+        Turns::new(context, &world);
         (groups(&world), stale(&world))
     };
     let now = context.now();
@@ -196,7 +198,7 @@ async fn finish(context: &Context, intent: &Intent, open: &[&Arc<MachineRecord>]
     }
     let (turns, next) = {
         let world = context.view.read();
-        let mut turns = Turns::new(&world);
+        let mut turns = Turns::new(context, &world);
         // What is hard to place goes while there is most room; small pods fill the gaps.
         let mut next = open.to_vec();
         next.sort_by_key(|machine| Reverse(hardest(&world, machine)));
@@ -220,6 +222,7 @@ async fn finish(context: &Context, intent: &Intent, open: &[&Arc<MachineRecord>]
         }
         delete(context, machine, word(intent.cause)).await;
     }
+    Turns::new(context, &context.view.read());
 }
 
 /// The most that a pod of a machine asks for.
