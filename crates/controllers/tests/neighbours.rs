@@ -323,6 +323,12 @@ async fn a_pod_that_its_budget_holds_back_has_a_node_to_go_to_before_its_machine
     world.within(limit, "another is in use", &mut another).await;
     let machines = world.cloud.machines();
     assert!(machines.iter().any(|one| one.id == taken.id), "it lives");
+    let claims = world.claims();
+    let noted = |one: &&Arc<Value>| {
+        let annotations = &one["metadata"]["annotations"];
+        annotations["joiner.dev/interrupted-at"].is_string()
+    };
+    assert_eq!(claims.iter().filter(noted).count(), 1, "a restart knows");
     world
         .until("its pods run on the other", |world| {
             world.running("web") == 2 && world.claims().len() == 1

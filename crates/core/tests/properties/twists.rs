@@ -256,7 +256,7 @@ fn leaving_nodes(generator: &mut SeededGenerator, problem: &mut Problem) {
     bound_pods(generator, problem);
     for (index, node) in problem.nodes.iter_mut().enumerate() {
         node.deleting = generator.one_in(2);
-        node.reclaimed = node.deleting && index % 3 == 0;
+        node.reclaimed = node.deleting && index.is_multiple_of(3);
         for pod in &mut node.pods {
             pod.do_not_disrupt = generator.one_in(4);
         }
