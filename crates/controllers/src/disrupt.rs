@@ -307,6 +307,12 @@ fn machine(
     world.machines.get(machines.get(node)?).cloned()
 }
 
+/// Whether another Joiner manages a machine object: nothing is written to it then.
+pub(crate) fn of_another(context: &Context, machine: &MachineRecord) -> bool {
+    let manager = machine.annotations.get(MANAGED_BY);
+    manager.is_some_and(|name| *name != context.mark(machine).managed_by)
+}
+
 /// Asks for a machine object to be deleted; its lifecycle does the rest.
 pub(crate) async fn delete(
     context: &Context,
@@ -320,8 +326,7 @@ pub(crate) async fn delete(
         info!(machine = %machine.key, reason, "observe-only: would remove the node");
         return false;
     }
-    let manager = machine.annotations.get(MANAGED_BY);
-    if manager.is_some_and(|name| *name != context.mark(machine).managed_by) {
+    if of_another(context, machine) {
         warn!(machine = %machine.key, reason, "managed by another Joiner: not deleted");
         return false;
     }

@@ -300,7 +300,6 @@ async fn one_machine_without_an_object_goes_and_many_at_once_are_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-#[ignore = "open: nothing is bought for pods that a budget of nothing holds on a node that is taken away"]
 async fn a_pod_that_its_budget_holds_back_has_a_node_to_go_to_before_its_machine_is_taken() {
     let world = World::start().await;
     world.pool("own", |_| ());
@@ -324,6 +323,12 @@ async fn a_pod_that_its_budget_holds_back_has_a_node_to_go_to_before_its_machine
     world.within(limit, "another is in use", &mut another).await;
     let machines = world.cloud.machines();
     assert!(machines.iter().any(|one| one.id == taken.id), "it lives");
+    let claims = world.claims();
+    let noted = |one: &&Arc<Value>| {
+        let annotations = &one["metadata"]["annotations"];
+        annotations["joiner.dev/interrupted-at"].is_string()
+    };
+    assert_eq!(claims.iter().filter(noted).count(), 1, "a restart knows");
     world
         .until("its pods run on the other", |world| {
             world.running("web") == 2 && world.claims().len() == 1

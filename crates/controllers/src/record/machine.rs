@@ -27,6 +27,9 @@ pub mod annotations {
     pub const TRIED: &str = "joiner.dev/purchases-tried";
     /// What the cloud calls the machine, where that is not the node's provider id.
     pub const MACHINE_ID: &str = "joiner.dev/machine-id";
+    /// When the cloud announced that it takes the machine away: its pods leave it whatever holds them, so that room
+    /// for them is bought before that.
+    pub const INTERRUPTED_AT: &str = "joiner.dev/interrupted-at";
     /// Why and for what the machine is to go: a JSON intent.
     pub const INTENT: &str = "joiner.dev/disruption";
     /// Which disruption the machine was bought for.
@@ -241,6 +244,11 @@ impl MachineRecord {
         let launched = self.status.conditions.true_since(kinds::LAUNCHED);
         let from = launched.filter(|_| self.registration_timeout.is_some());
         clock::after(from.unwrap_or(self.created), timeouts.registration)
+    }
+
+    /// Whether the cloud has announced that it takes the machine away.
+    pub fn interrupted(&self) -> bool {
+        self.annotations.contains_key(annotations::INTERRUPTED_AT)
     }
 
     /// That it is to go, and for what; `None` also if the note cannot be read.

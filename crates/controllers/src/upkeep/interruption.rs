@@ -7,11 +7,11 @@ use tracing::{info, warn};
 
 use super::visits::Visits;
 use crate::context::{Context, Mode};
-use crate::disrupt::delete;
+use crate::disrupt::{delete, of_another};
 use crate::edge::clients::while_leading;
 use crate::edge::events::Severity;
 use crate::market::slots::Slot;
-use crate::record::MachineRecord;
+use crate::record::{MachineRecord, MetadataChange, annotations, kinds};
 
 /// Listens for ever.
 pub(crate) async fn run(context: Arc<Context>) {
@@ -42,7 +42,9 @@ async fn heed(context: &Context, notices: Vec<Notice>) {
             world.machines.iter().find(named).cloned()
         };
         // Notices come late, twice, and about machines of others.
-        let Some(machine) = machine.filter(|one| one.deleting.is_none()) else {
+        let news =
+            |one: &Arc<MachineRecord>| is_news(one, notice.kind) && !of_another(context, one);
+        let Some(machine) = machine.filter(news) else {
             continue;
         };
         let word: &'static str = notice.kind.into();
@@ -56,8 +58,46 @@ async fn heed(context: &Context, notices: Vec<Notice>) {
         };
         info!(machine = %machine.key, kind = word, %when, "initiating delete from interruption message");
         context.tell_machine(&machine, Severity::Warning, "Interrupted", &message);
-        if notice.kind != NoticeKind::Rebalance {
+        if notice.kind == NoticeKind::Rebalance {
+            continue;
+        }
+        let machine = note(context, machine).await;
+        if machine.deleting.is_none() {
             delete(context, &machine, "interrupted").await;
+        }
+    }
+}
+
+/// Whether a notice is to be acted on. A machine that is on its way out already may wait for pods that nothing may evict:
+/// they need room elsewhere from now on.
+fn is_news(machine: &MachineRecord, kind: NoticeKind) -> bool {
+    let stopping = machine
+        .status
+        .conditions
+        .is_true(kinds::INSTANCE_TERMINATING);
+    let waits = kind != NoticeKind::Rebalance && !stopping && !machine.interrupted();
+    machine.deleting.is_none() || waits
+}
+
+/// Writes on the machine object that the cloud takes it away, before anything else is done: whoever takes over buys room
+/// for its pods as well, whatever holds them. What could not be written is tried again at the next look at the notices.
+async fn note(context: &Context, machine: Arc<MachineRecord>) -> Arc<MachineRecord> {
+    let Some(dialect) = context.dialect(&machine.key) else {
+        return machine;
+    };
+    if machine.interrupted() {
+        return machine;
+    }
+    let at = context.now().to_string();
+    let change = MetadataChange::annotation(annotations::INTERRUPTED_AT, Some(at.into()));
+    match dialect.patch_machine(&machine, &change).await {
+        Ok(written) => {
+            context.view.note_machine(written.clone());
+            Arc::new(written)
+        }
+        Err(error) => {
+            warn!(machine = %machine.key, %error, "interruption could not be written on the machine object yet");
+            machine
         }
     }
 }

@@ -379,6 +379,7 @@ impl World {
             drifted: machine
                 .and_then(|machine| drifted(machine).or_else(|| self.expires_soon(machine, now))),
             deleting,
+            reclaimed: machine.is_some_and(MachineRecord::interrupted),
             do_not_disrupt: node.do_not_disrupt
                 || terms.own_node.as_ref() == Some(&node.name)
                 || machine.is_some_and(do_not_disrupt),

@@ -79,9 +79,11 @@ impl<'p> PendingPlaced<'p> {
         let first = solve_closing(given, &closed, options);
         let mut after_pending = given.clone();
         after_pending.pods.clear();
-        for node in after_pending.nodes.iter_mut().filter(|node| node.deleting) {
-            node.pods
-                .retain(|pod| !pod.reschedulable() || blocks_drain(given, pod));
+        for (node, own) in after_pending.nodes.iter_mut().zip(&given.nodes) {
+            if own.deleting {
+                node.pods
+                    .retain(|pod| !pod.reschedulable() || blocks_drain(given, own, pod));
+            }
         }
         for (number, launch) in first.launches.iter().enumerate() {
             spend(&mut after_pending, launch);

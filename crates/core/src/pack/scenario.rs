@@ -108,7 +108,7 @@ impl Scenario {
             }
             let taken_away = self.removed.contains(index);
             for (group, (pod, class)) in node.pods.iter().zip(classes).enumerate() {
-                if pod.reschedulable() && (taken_away || !blocks_drain(problem, pod)) {
+                if pod.reschedulable() && (taken_away || !blocks_drain(problem, node, pod)) {
                     push(Home::Node(index as u32), group, *class, pod.count);
                 }
             }
@@ -271,5 +271,38 @@ mod tests {
         blocked.pod_disruption_budgets.push(budget(true));
         let (launches, placed, unplaced, _) = decide(&blocked);
         assert_eq!((launches, placed, unplaced), nothing);
+    }
+
+    #[test]
+    fn pods_of_a_machine_that_the_cloud_takes_away_have_a_place_whatever_holds_them() {
+        let blocking = Pod {
+            do_not_disrupt: true,
+            ..web()
+        };
+        let mut taken = leaving(blocking);
+        taken.nodes[0].reclaimed = true;
+        assert_eq!(decide(&taken).0, [1]);
+        let mut blocked = leaving(web());
+        blocked.pod_disruption_budgets.push(budget(true));
+        assert!(decide(&blocked).0.is_empty());
+        blocked.nodes[0].reclaimed = true;
+        let (launches, placed, unplaced, _) = decide(&blocked);
+        assert_eq!((launches, placed, unplaced), (vec![1], 0, 0));
+    }
+
+    #[test]
+    fn pods_that_lose_their_machine_count_for_no_spread() {
+        let taken = spread_out(|problem| {
+            problem.nodes[0].deleting = true;
+            problem.nodes[0].reclaimed = true;
+            problem.nodes[0].pods[0].do_not_disrupt = true;
+        });
+        let all = zones(&taken);
+        let count = |zone: &str| -> usize {
+            let there = all.iter().filter(|(name, _)| *name == zone);
+            there.map(|(_, pods)| *pods).sum()
+        };
+        let (a, b) = (count("a"), count("b"));
+        assert_eq!((a + b, a.abs_diff(b)), (5, 1), "{all:?}");
     }
 }

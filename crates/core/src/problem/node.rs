@@ -70,6 +70,9 @@ pub struct Node {
     pub drifted: Option<String>,
     /// Its pods are being moved away: it takes no more, and they need a place.
     pub deleting: bool,
+    /// The cloud takes its machine away: its pods leave it whatever holds them.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub reclaimed: bool,
     /// Must not be disturbed.
     pub do_not_disrupt: bool,
     /// Pods were promised this node a moment ago.

@@ -254,8 +254,9 @@ fn ending_pods(generator: &mut SeededGenerator, problem: &mut Problem) {
 /// Some nodes are on their way out, and some of their pods do not go with them.
 fn leaving_nodes(generator: &mut SeededGenerator, problem: &mut Problem) {
     bound_pods(generator, problem);
-    for node in &mut problem.nodes {
+    for (index, node) in problem.nodes.iter_mut().enumerate() {
         node.deleting = generator.one_in(2);
+        node.reclaimed = node.deleting && index.is_multiple_of(3);
         for pod in &mut node.pods {
             pod.do_not_disrupt = generator.one_in(4);
         }

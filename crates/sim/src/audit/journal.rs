@@ -183,6 +183,7 @@ fn claim(claim: &Value) -> String {
     for (word, annotation) in [
         ("disruption", super::ledger::INTENT),
         ("tried", "joiner.dev/purchases-tried"),
+        ("interrupted", "joiner.dev/interrupted-at"),
     ] {
         if let Some(value) = claim.annotation(annotation) {
             let _ = write!(text, ", {word} {value}");

@@ -1,26 +1,27 @@
 //! Pods of nodes that leave: which of them block the drain, and which still count for rules about other pods.
 
 use crate::pack::dense::bits::Bits;
-use crate::problem::{Pod, PodDisruptionBudget, Problem};
+use crate::problem::{Node, Pod, PodDisruptionBudget, Problem};
 
 /// Whether rules about other pods count a pod that is on a node: it is neither on its way out nor does it leave with
 /// the node.
 pub(crate) fn is_counted(problem: &Problem, removed: &Bits, node: usize, pod: &Pod) -> bool {
-    let deleting = problem.nodes[node].deleting;
-    let goes =
-        removed.contains(node) || deleting && !(pod.reschedulable() && blocks_drain(problem, pod));
+    let own = &problem.nodes[node];
+    let stays = || pod.reschedulable() && blocks_drain(problem, own, pod);
+    let goes = removed.contains(node) || own.deleting && !stays();
     !goes && !pod.ending
 }
 
-/// Whether a pod blocks the drain of its node, so that room elsewhere would be bought in vain.
+/// Whether a pod blocks the drain of its node, so that room elsewhere would be bought in vain. None does where the cloud
+/// takes the machine away: they lose their place in any case.
 ///
 /// karpenter: pkg/utils/pod/scheduling.go, `IsReschedulable` and pkg/utils/pdb/pdb.go, `IsCurrentlyReschedulable`
-pub(crate) fn blocks_drain(problem: &Problem, pod: &Pod) -> bool {
+pub(crate) fn blocks_drain(problem: &Problem, node: &Node, pod: &Pod) -> bool {
     let held = |budget: &PodDisruptionBudget| {
         let selector = budget.selector.as_ref();
         budget.never
             && budget.namespace == pod.spec.namespace
             && selector.is_some_and(|selector| selector.matches(&pod.spec.labels))
     };
-    pod.do_not_disrupt || problem.pod_disruption_budgets.iter().any(held)
+    !node.reclaimed && (pod.do_not_disrupt || problem.pod_disruption_budgets.iter().any(held))
 }

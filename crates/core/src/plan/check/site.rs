@@ -158,7 +158,7 @@ impl<'a> World<'a> {
                 self.leaving.push(site);
             } else if node.deleting {
                 site.bound
-                    .retain(|one| one.group.reschedulable() && self.blocks_drain(one.group));
+                    .retain(|one| one.group.reschedulable() && self.blocks_drain(node, one.group));
                 self.lingering.push(site);
             } else {
                 site_of.insert(index, self.sites.len());
@@ -284,12 +284,15 @@ impl<'a> World<'a> {
                     .into_iter()
                     .filter(move |one| one.group.reschedulable())
                     // A node on its way out may keep pods that nothing may evict.
-                    .filter(move |one| !(stuck && self.blocks_drain(one.group)))
+                    .filter(move |one| !(stuck && self.blocks_drain(node, one.group)))
             });
         pending.chain(moving)
     }
 
-    fn blocks_drain(&self, pod: &Pod) -> bool {
+    fn blocks_drain(&self, node: &Node, pod: &Pod) -> bool {
+        if node.reclaimed {
+            return false;
+        }
         pod.do_not_disrupt
             || self.problem.pod_disruption_budgets.iter().any(|budget| {
                 budget.never

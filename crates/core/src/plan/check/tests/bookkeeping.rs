@@ -119,6 +119,15 @@ fn pods_of_a_node_that_is_going_need_a_place_unless_nothing_may_evict_them() {
     valid(&problem, &plan(vec![launch(&problem, "small", "a", &pods)]));
     problem.nodes[0].pods[0].do_not_disrupt = true;
     valid(&problem, &plan(Vec::new()));
+    // Unless the cloud takes its machine away.
+    problem.nodes[0].reclaimed = true;
+    broken(
+        &problem,
+        &plan(Vec::new()),
+        Rule::Bookkeeping,
+        "pod web needs a place",
+    );
+    valid(&problem, &plan(vec![launch(&problem, "small", "a", &pods)]));
 }
 
 #[test]
