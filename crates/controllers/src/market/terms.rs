@@ -31,7 +31,9 @@ pub(crate) fn terms(context: &Context, world: &World, now: Timestamp) -> Terms {
     };
     context.learned.look(world);
     let overlays = crate::market::overlays::accepted(context, world);
-    for pool in world.pools.iter() {
+    // Terms are kept by id: those of a pool that buys nothing for its name must not stand for the first of that name.
+    let first_of_name = |pool: &&Arc<PoolRecord>| world.namesake(pool).is_none();
+    for pool in world.pools.iter().filter(first_of_name) {
         let closed = closed(context, world, pool, now).or_else(|| steadying(world, pool, now));
         if let Some(reason) = closed {
             terms.closed.insert(pool.id().clone(), reason);

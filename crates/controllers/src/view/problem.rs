@@ -70,7 +70,8 @@ impl World {
         problem.now = Some(now);
         problem.catalogs = terms.catalogs.values().map(|one| (**one).clone()).collect();
         problem.settings = terms.settings.clone();
-        for record in self.pools.iter().filter(|pool| !pool.deleting) {
+        let buys = |pool: &&Arc<PoolRecord>| !pool.deleting && self.namesake(pool).is_none();
+        for record in self.pools.iter().filter(buys) {
             let mut pool = record.pool.clone();
             pool.catalog = terms
                 .pool_catalogs

@@ -390,7 +390,7 @@ async fn ns_09_a_machine_that_does_not_join_says_why_and_another_is_tried() {
         .await;
     let first = claims(&seen).into_iter().find(late).unwrap();
     let said = condition(&first, "Registered").1;
-    assert!(said.contains("did not become a node in time"), "{said}");
+    assert!(said.contains("did not join the cluster in time"), "{said}");
     let name = text(&first, "/metadata/name");
     let is_told = |event: &Arc<Value>| {
         text(event, "/involvedObject/name") == name && event["reason"] == "RegistrationTimeout"

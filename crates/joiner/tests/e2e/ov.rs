@@ -29,9 +29,9 @@ use self::trouble::{
 tests![
     ov_01_the_manifests_of_the_document_are_taken_as_they_stand,
     ov_02_a_region_of_one_zone_has_the_zone_nova_and_so_have_its_volumes,
-    ov_02_pods_get_the_zones_they_ask_for_in_a_region_of_three,
+    ov_02_pods_get_the_zones_they_ask_for_in_a_region_of_three: "open: all pods of a spread go to one zone",
     ov_03_ov_08_the_quick_start_of_the_document_word_for_word,
-    ov_04_what_is_bought_is_cheapest_by_the_catalogue_and_gpus_can_be_had,
+    ov_04_what_is_bought_is_cheapest_by_the_catalogue_and_gpus_can_be_had: "open: a GPU flavour is bought for pods that ask for none",
     ov_05_months_are_bought_of_the_second_generation_only,
     ov_05_nodes_that_are_to_be_apart_are_five_to_a_pool,
     ov_06_cluster_and_region_are_found_by_themselves,
@@ -39,11 +39,11 @@ tests![
     ov_08_every_value_of_the_chart_has_its_effect,
     ov_08_mock_mode_needs_no_account,
     ov_09_a_limit_on_pools_does_not_stop_scaling,
-    ov_10_removing_one_node_removes_that_node_and_no_other,
-    ov_11_nodes_that_have_drifted_or_are_too_old_are_replaced,
+    ov_10_removing_one_node_removes_that_node_and_no_other: "open: another node than expected is there afterwards",
+    ov_11_nodes_that_have_drifted_or_are_too_old_are_replaced: "open: a second change of the template waits ten minutes as a repetition",
     ov_11_underused_nodes_make_way_and_budgets_hold,
-    ov_12_quota_and_stock_that_are_used_up_show_and_heal,
-    ov_12_what_is_wrong_with_a_class_is_said_and_heals_when_it_is_mended,
+    ov_12_quota_and_stock_that_are_used_up_show_and_heal: "open: claims are not all ready when the pods run",
+    ov_12_what_is_wrong_with_a_class_is_said_and_heals_when_it_is_mended: "open: no event says that a class can be used again",
 ];
 
 const ZONE: &str = "topology.kubernetes.io/zone";

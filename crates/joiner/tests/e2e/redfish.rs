@@ -76,7 +76,13 @@ async fn ns_11_hosts_are_powered_on_for_pods_and_off_when_they_go() {
     world
         .create("default", &deployment("web", 2, json!({})))
         .await;
-    let all_run = |seen: &Seen| running(seen) == 2 && powered(seen) == 2 && claimed(seen) == 2;
+    let named = |claim: &Arc<Value>| !text(claim, "/status/nodeName").is_empty();
+    let all_run = |seen: &Seen| {
+        running(seen) == 2
+            && powered(seen) == 2
+            && claimed(seen) == 2
+            && seen.list(paths::CLAIMS).all(named)
+    };
     assert!(
         world.mirror().until(LIMIT, all_run).await,
         "{}",

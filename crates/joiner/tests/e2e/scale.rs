@@ -208,13 +208,12 @@ async fn a_buffer_is_room_that_is_kept_free() {
             is_true(buffer, "ReadyForProvisioning") && is_true(buffer, "Provisioning")
         })
         .await;
+    let kept = text(&sight.claims()[0], "/status/nodeName").to_owned();
     story.deploy("web", 2, "900m", json!({})).await;
     let sight = story.runs("web", 2).await;
-    let first = sight.homes_by("web", "kubernetes.io/hostname");
-    assert!(
-        first[0] == first[1],
-        "what was kept free is used: {first:?}"
-    );
+    // Room is made again as soon as some is used: the second pod may come to run there.
+    let homes = sight.homes_by("web", "kubernetes.io/hostname");
+    assert!(homes.contains(&kept), "{kept} was kept free: {homes:?}");
     story
         .until("room is made again", |sight| {
             sight.claims().len() == 2 && sight.all_ready()
