@@ -21,7 +21,7 @@ use super::pods::{DISRUPTED, Owner, PodKey, PodRecord};
 use crate::edge::clock;
 use crate::guards::limits;
 use crate::lifecycle::UNREGISTERED;
-use crate::record::{Key, MachineRecord, annotations, kinds};
+use crate::record::{Key, MachineRecord, PoolRecord, annotations, kinds};
 
 /// How long a machine of another controller is waited for: Karpenter gives one up after a quarter of an hour.
 const FOREIGN_DUE: Duration = Duration::from_mins(20);
