@@ -179,7 +179,7 @@ fn what_a_plan_takes_of_a_quota_is_not_there_for_the_next() {
     let Reason::Limit { limit, .. } = &plan.unplaced[0].reason else {
         panic!("{:?}", plan.unplaced[0].reason);
     };
-    assert_eq!(limit, "cpu of quota family (left: 0)");
+    assert_eq!(limit, "quota family has 0 CPU left");
 }
 
 #[test]
