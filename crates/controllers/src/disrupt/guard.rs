@@ -318,6 +318,6 @@ mod tests {
         assert!(no_saving(&known, [dollars(0.5)].into_iter()).is_some());
         let unknown = [(&a, Some(dollars(0.3))), (&b, None)];
         let said = no_saving(&unknown, [dollars(0.1)].into_iter());
-        assert_eq!(said.as_deref(), Some("what node b costs is not known"));
+        assert_eq!(said.as_deref(), Some("price of node b is unknown"));
     }
 }

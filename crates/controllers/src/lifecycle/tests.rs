@@ -309,7 +309,7 @@ fn a_budget_that_forbids_it_is_named_until_the_grace_period_ends() {
         .clone();
     assert_eq!(
         drained.message,
-        "pod default/web is held back: PodDisruptionBudget default/web"
+        "pod default/web cannot be evicted: PodDisruptionBudget default/web"
     );
     assert!(
         toy.cloud
