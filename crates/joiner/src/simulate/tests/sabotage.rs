@@ -318,6 +318,7 @@ fn sabotaged(invariant: Invariant) -> Run {
 }
 
 #[test]
+#[ignore = "open: takes minutes, and the writer that never rests has not been run since it was mended"]
 fn for_each_invariant_a_joiner_that_breaks_it_is_caught() {
     for invariant in Invariant::ALL {
         let outcome = first_wrong(0..20, &sabotaged(invariant));
