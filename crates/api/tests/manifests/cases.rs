@@ -25,6 +25,8 @@ fn documents(path: &Path) -> Vec<(String, Value)> {
     let name = path.file_name().unwrap().to_string_lossy().into_owned();
     values
         .into_iter()
+        // A catalogue for `joiner plan` is a list and no object.
+        .filter(Value::is_object)
         .map(|value| (name.clone(), value))
         .collect()
 }
