@@ -160,12 +160,17 @@ fn allowed_for(
 type Claims = Result<Vec<(usize, u32)>, (Code, String)>;
 
 /// Pods that may still be evicted, budget by budget.
+///
+/// A node may have more pods than a budget allows at once: its drain waits for those that are ready elsewhere, as every
+/// drain does. It takes all that is left then, so that no other node begins on the same budget.
 pub(super) struct PodBudgets<'p> {
     problem: &'p Problem,
     selectors: Vec<Option<Requirements>>,
     left: Vec<u32>,
-    /// What each node takes, once asked for; `Err` if it can never be emptied.
+    /// What each node would take, once asked for; `Err` if it can never be emptied.
     claims: BTreeMap<u32, Claims>,
+    /// What each node has taken.
+    taken: BTreeMap<u32, Vec<(usize, u32)>>,
 }
 
 impl<'p> PodBudgets<'p> {
@@ -188,6 +193,7 @@ impl<'p> PodBudgets<'p> {
                 })
                 .collect(),
             claims: BTreeMap::new(),
+            taken: BTreeMap::new(),
         }
     }
 
@@ -237,7 +243,7 @@ impl<'p> PodBudgets<'p> {
         Ok(claims.into_iter().collect())
     }
 
-    /// Counts the pods of a node as evicted, if their budgets allow it beside those already counted.
+    /// Counts the pods of a node as evicted, if each of their budgets still lets one go.
     pub(super) fn take(&mut self, node: u32) -> Result<(), (Code, String)> {
         let claim = match self.claims.get(&node) {
             Some(known) => known.clone(),
@@ -246,7 +252,7 @@ impl<'p> PodBudgets<'p> {
         self.claims.insert(node, claim.clone());
         let claim = claim?;
         for (index, count) in &claim {
-            if self.left[*index] < *count {
+            if *count > 0 && self.left[*index] == 0 {
                 let budget = &self.problem.pod_disruption_budgets[*index];
                 let said = format!(
                     "PodDisruptionBudget {}/{} allows no more disruptions",
@@ -255,18 +261,19 @@ impl<'p> PodBudgets<'p> {
                 return Err((Code::PodDisruptionBudget, said));
             }
         }
-        for (index, count) in claim {
-            self.left[index] -= count;
+        let mut taken = claim;
+        for (index, count) in &mut taken {
+            *count = self.left[*index].min(*count);
+            self.left[*index] -= *count;
         }
+        self.taken.insert(node, taken);
         Ok(())
     }
 
     /// Counts the pods of a node as staying after all.
     pub(super) fn give_back(&mut self, node: u32) {
-        if let Some(Ok(claim)) = self.claims.get(&node) {
-            for (index, count) in claim {
-                self.left[*index] += count;
-            }
+        for (index, count) in self.taken.remove(&node).unwrap_or_default() {
+            self.left[index] += count;
         }
     }
 }

@@ -37,6 +37,8 @@ const ENOUGH: i64 = 500;
 const MAX_LOOKS: usize = 31;
 /// Choices that are looked at closely before none is made.
 const MAX_CHOICES: usize = 3;
+/// How often nodes are looked at that budgets held back for others which stay after all.
+const MAX_ROUNDS: usize = 3;
 /// Rounds of putting nodes back that break a rule.
 const MAX_REPAIRS: usize = 6;
 
@@ -61,28 +63,36 @@ pub(super) fn choose(
         return forced;
     }
     let all = appraise(trials, candidates, &eligible, &forced);
-    let taken = within_budgets(trials, candidates, budgets, pods, eligible);
-    let search = Search {
-        trials,
-        candidates,
-        forced: &forced,
-        all: &all,
-        obstacles: RefCell::default(),
-    };
-    let found = search.best(&taken);
-    let obstacles = search.obstacles.into_inner();
-    let chosen = found
-        .as_ref()
-        .map(|trial| trial.removed.clone())
-        .unwrap_or_default();
-    for index in taken {
-        let candidate = &candidates[index];
-        if chosen.contains(&candidate.node) {
-            causes.insert(candidate.node, DisruptionReason::Underutilized);
-        } else {
-            let candidate = &mut candidates[index];
-            candidate.obstacle = obstacles.get(&candidate.node).copied();
-            give_both_back(trials.problem, budgets, pods, candidate);
+    let mut open = eligible;
+    let mut found = None;
+    for _ in 0..MAX_ROUNDS {
+        let taken = within_budgets(trials, candidates, budgets, pods, open.clone());
+        let search = Search {
+            trials,
+            candidates,
+            forced: &forced,
+            all: &all,
+            obstacles: RefCell::default(),
+        };
+        found = search.best(&taken);
+        let obstacles = search.obstacles.into_inner();
+        let chosen = |node: &u32| found.as_ref().is_some_and(|one| one.removed.contains(node));
+        for index in &taken {
+            let candidate = &mut candidates[*index];
+            if chosen(&candidate.node) {
+                causes.insert(candidate.node, DisruptionReason::Underutilized);
+            } else {
+                candidate.obstacle = obstacles.get(&candidate.node).copied();
+                give_both_back(trials.problem, budgets, pods, candidate);
+            }
+        }
+        open.retain(|index| !taken.contains(index));
+        if found.is_some() || taken.is_empty() || open.is_empty() {
+            break;
+        }
+        // Budgets held these back for nodes that stay after all.
+        for index in &open {
+            candidates[*index].standing = Standing::Free;
         }
     }
     let found = found.unwrap_or(forced);

@@ -20,6 +20,7 @@ use crate::resources::{CPU, MEMORY, PODS, Resources};
 use crate::selector::LabelSelector;
 use crate::taints::{Effect, Taint, Toleration};
 
+mod pod_budgets;
 mod prices;
 
 const GIB: i64 = 1 << 30;
@@ -438,26 +439,6 @@ fn a_closed_budget_says_when_it_opens() {
         plan.kept[0].until,
         Some("2026-11-13T17:00:00Z".parse().unwrap())
     );
-}
-
-#[test]
-fn pod_budgets_hold_over_the_batch() {
-    let mut problem = problem();
-    for index in 0..4 {
-        node(&mut problem, &format!("n{index}"), 4, &[1000]);
-    }
-    problem.pod_disruption_budgets = vec![PodDisruptionBudget {
-        namespace: "default".into(),
-        name: "web".into(),
-        selector: Some(LabelSelector::label("app", "web")),
-        disruptions_allowed: 2,
-        ..PodDisruptionBudget::default()
-    }];
-    let plan = decide(&problem);
-    assert_eq!(plan.removals.len(), 2);
-    assert!(plan.kept.iter().any(|kept| {
-        kept.reason.to_string() == "PodDisruptionBudget default/web allows no more disruptions"
-    }));
 }
 
 /// What keeps a half-empty node, and until when.
