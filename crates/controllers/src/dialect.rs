@@ -355,6 +355,11 @@ pub trait ClassFactory: Send + Sync {
         true
     }
 
+    /// How often catalogues of its classes are read; `None` for as often as those of others.
+    fn period(&self) -> Option<Duration> {
+        None
+    }
+
     /// What the status of a class says beside its conditions, given what it sells and when the prices of that were true.
     fn status(&self, catalog: &Catalog, _: Option<Timestamp>) -> serde_json::Value {
         serde_json::json!({"instanceTypes": catalog.types.len()})

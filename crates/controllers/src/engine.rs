@@ -189,6 +189,7 @@ impl Engine {
             clients: context.clients.clone(),
             clock: context.clock.clone(),
             events: context.events.by(operator.event_source()),
+            observe_only: context.settings.mode == Mode::ObserveOnly,
         };
         context.tasks.supervise(operator.name(), move || {
             let (operator, seat) = (operator.clone(), seat.clone());
@@ -277,10 +278,18 @@ fn start_loops(context: &Arc<Context>, touched: mpsc::UnboundedReceiver<Touched>
 
 /// Keeps providers and catalogues up to date. Each class has its own time: a slow one delays nobody.
 async fn run_classes(context: Arc<Context>, changed: Arc<Notify>) {
+    let usual = context.settings.catalog_period;
+    let shortest = context.classes.shortest_period(usual);
+    let mut something_changed = true;
     loop {
         let built = context.classes.reconcile(&context.view).await;
         wake_machines_of(&context, &built);
-        for slot in context.classes.slots() {
+        let slots = if something_changed {
+            context.classes.slots()
+        } else {
+            context.classes.due(usual)
+        };
+        for slot in slots {
             let context = context.clone();
             let tasks = context.tasks.clone();
             tasks.spawn(format!("catalog {}", slot.key), async move {
@@ -300,11 +309,14 @@ async fn run_classes(context: Arc<Context>, changed: Arc<Notify>) {
             });
         }
         report_classes(&context).await;
-        tokio::select! {
+        something_changed = tokio::select! {
             biased;
-            () = changed.notified() => tokio::time::sleep(Duration::from_millis(100)).await,
-            () = tokio::time::sleep(context.settings.catalog_period) => {}
-        }
+            () = changed.notified() => {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                true
+            }
+            () = tokio::time::sleep(shortest) => false,
+        };
     }
 }
 

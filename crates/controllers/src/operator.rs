@@ -16,10 +16,12 @@ pub struct Seat {
     pub clock: SharedClock,
     /// What users are told, in the operator's name.
     pub events: Events,
+    /// Only say what would be written.
+    pub observe_only: bool,
 }
 
 impl Seat {
-    /// Whether this process may change anything.
+    /// Whether this process leads, and so looks and decides. What it decides is written unless it only observes.
     pub fn may_act(&self) -> bool {
         self.clients.fence.holds()
     }
@@ -35,6 +37,6 @@ pub trait Operator: Send + Sync {
     fn event_source(&self) -> &'static str;
 
     /// Watches and acts until it is dropped; started again if it panics or returns. Acts only while
-    /// [`Seat::may_act`] holds.
+    /// [`Seat::may_act`] holds, and writes nothing but events where [`Seat::observe_only`] is set.
     async fn run(&self, seat: Seat);
 }

@@ -104,7 +104,9 @@ async fn round(context: &Context, known: &mut LastDecision) -> Outcome {
     let _buying = context.purchasing.lock().await;
     let now = context.now();
     hold_what_does_not_help(context, now);
-    nominate::take_back(context, now).await;
+    if context.settings.mode == Mode::Act {
+        nominate::take_back(context, now).await;
+    }
     let mut snapshot = {
         let world = context.view.read();
         let terms = crate::market::terms::terms(context, &world, now);

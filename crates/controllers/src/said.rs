@@ -35,6 +35,8 @@ pub struct Said {
     pub launches: LastSaid,
     /// What would be removed if anything were changed.
     pub removals: LastSaid,
+    /// Which pools of fixed size would be brought to it if anything were changed.
+    pub sizes: LastSaid,
     limits: Mutex<BTreeMap<Name, String>>,
 }
 

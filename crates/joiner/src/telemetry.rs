@@ -11,8 +11,11 @@ const ONCE_IS_ENOUGH: &str = "kube_client::client::tls=error";
 
 /// Starts logging to standard error.
 pub(crate) fn start(default: &str, format: LogFormat) {
-    let default = || EnvFilter::new(format!("{default},{ONCE_IS_ENOUGH}"));
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| default());
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
+    let filter = match ONCE_IS_ENOUGH.parse() {
+        Ok(directive) => filter.add_directive(directive),
+        Err(_) => filter,
+    };
     let logs = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr);

@@ -291,7 +291,7 @@ impl Http {
             reason: parts
                 .extensions
                 .get::<hyper::ext::ReasonPhrase>()
-                .map(|phrase| excerpt(phrase.as_bytes())),
+                .map(|phrase| String::from_utf8_lossy(phrase.as_bytes()).into_owned()),
         })
     }
 }
@@ -346,14 +346,21 @@ pub fn excerpt_without<'a>(
     said: &[u8],
     secrets: impl IntoIterator<Item = &'a SecretString>,
 ) -> String {
-    let mut text = String::from_utf8_lossy(said).into_owned();
-    for secret in secrets {
-        let secret = secret.expose_secret().trim();
-        if !secret.is_empty() {
-            text = text.replace(secret, "[redacted]");
+    excerpt_redacted(said, |text| {
+        let mut clean = text.to_owned();
+        for secret in secrets {
+            let secret = secret.expose_secret().trim();
+            if !secret.is_empty() {
+                clean = clean.replace(secret, "[redacted]");
+            }
         }
-    }
-    excerpt(text.as_bytes())
+        clean
+    })
+}
+
+/// The same for a client that knows itself what must not be shown.
+pub fn excerpt_redacted(said: &[u8], redact: impl FnOnce(&str) -> String) -> String {
+    excerpt(redact(&String::from_utf8_lossy(said)).as_bytes())
 }
 
 /// The beginning of what a server said: one line, printable, at most [`EXCERPT_LIMIT`] characters.

@@ -19,8 +19,10 @@ const SHOWN: Duration = Duration::from_mins(10);
 
 /// Looks prices up for ever, as often as catalogues are read.
 pub(crate) async fn run(context: Arc<Context>) {
+    let usual = context.settings.catalog_period;
+    let period = context.classes.shortest_period(usual);
     loop {
-        tokio::time::sleep(context.settings.catalog_period).await;
+        tokio::time::sleep(period).await;
         let keeps = context.dialects.values().any(|one| one.keeps_prices());
         if keeps && context.may_act() && context.settings.mode == Mode::Act {
             look(&context).await;

@@ -18,7 +18,7 @@ use tracing::{info, warn};
 
 use crate::dialect::{ClassFactory, ClassSite, Ledgers, Secrets, is_of};
 use crate::edge::clients::{Clients, Fence};
-use crate::edge::clock::SharedClock;
+use crate::edge::clock::{self, SharedClock};
 use crate::market::calls::{CALL_TIMEOUT, Calls, SharedCalls};
 use crate::market::launches::Launches;
 use crate::record::{ClassKey, ClassRecord};
@@ -44,6 +44,8 @@ pub struct Slot {
 struct Stock {
     catalog: Option<Arc<Catalog>>,
     read: Option<Timestamp>,
+    /// When the last attempt to read it began.
+    begun: Option<Timestamp>,
     /// When its prices were true, if the cloud says so.
     priced: Option<Timestamp>,
     trouble: Option<Trouble>,
@@ -85,6 +87,12 @@ impl Slot {
 
     fn change(&self, change: impl FnOnce(&mut Stock)) {
         change(&mut self.stock.write().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Whether it is time to read its catalogue again.
+    fn due(&self, now: Timestamp, period: Duration) -> bool {
+        let begun = self.stock().begun;
+        begun.is_none_or(|begun| clock::since(now, begun) >= period)
     }
 
     /// When its catalogue was last read.
@@ -179,6 +187,21 @@ impl Classes {
     pub fn factory(&self, key: &ClassKey) -> Option<&Arc<dyn ClassFactory>> {
         let mut all = self.factories.iter();
         all.find(|factory| is_of(key, &factory.kind()))
+    }
+
+    /// The classes whose catalogues are to be read now; those without a period of their own are read every `usual`.
+    pub fn due(&self, usual: Duration) -> Vec<Arc<Slot>> {
+        let now = self.clock.now();
+        let period = |slot: &Slot| self.factory(&slot.key).and_then(|one| one.period());
+        let mut slots = self.slots();
+        slots.retain(|slot| slot.due(now, period(slot).unwrap_or(usual)));
+        slots
+    }
+
+    /// The shortest time after which some catalogue is read again.
+    pub fn shortest_period(&self, usual: Duration) -> Duration {
+        let periods = self.factories.iter().filter_map(|one| one.period());
+        periods.chain([usual]).min().unwrap_or(usual)
     }
 
     /// Whether anybody here knows classes of this kind.
@@ -322,10 +345,14 @@ impl Classes {
 
     /// Reads the catalogue of one class again, unless that is being done.
     pub async fn refresh(&self, slot: &Slot) {
+        let begun = self.clock.now();
         let mut free = false;
         slot.change(|stock| {
             free = !stock.busy;
             stock.busy = true;
+            if free {
+                stock.begun = Some(begun);
+            }
         });
         if !free {
             return;

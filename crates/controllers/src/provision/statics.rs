@@ -25,15 +25,18 @@ pub(super) async fn fill(context: &Context) -> Outcome {
         world.pools.iter().filter(fixed).cloned().collect()
     };
     let mut outcome = Outcome::Finished;
+    let mut would = Vec::new();
     for pool in pools {
         let held = context.view.read().held(&pool).is_some();
-        if context.settings.mode == Mode::ObserveOnly || context.settings.paused || held {
+        if context.settings.paused || held {
             continue;
         }
         let wanted = pool.pool.replicas.unwrap_or(pool.min_nodes);
         let wanted = usize::try_from(wanted).unwrap_or(0);
         let active = active(context, &pool);
-        if active.len() < wanted {
+        if context.settings.mode == Mode::ObserveOnly {
+            would.extend(would_resize(&pool, active.len(), wanted));
+        } else if active.len() < wanted {
             if !grow(context, &pool, wanted).await {
                 outcome = Outcome::Unfinished;
             }
@@ -41,7 +44,29 @@ pub(super) async fn fill(context: &Context) -> Outcome {
             shrink(context, &active, active.len() - wanted).await;
         }
     }
+    if context
+        .said
+        .sizes
+        .news(would.len(), Some(&would.join("\n")))
+    {
+        for change in would {
+            info!(%change, "observe-only: would change the size of a pool");
+        }
+    }
     outcome
+}
+
+/// What would be launched or removed to bring a pool to its size.
+fn would_resize(pool: &PoolRecord, has: usize, wanted: usize) -> Option<String> {
+    let id = pool.id();
+    if has < wanted {
+        return Some(format!(
+            "pool {id}: launch {} nodes to have {wanted}",
+            wanted - has
+        ));
+    }
+    let surplus = pool.pool.replicas.is_some() && has > wanted;
+    surplus.then(|| format!("pool {id}: remove {} nodes to have {wanted}", has - wanted))
 }
 
 /// The machines of a pool that count. Those that are being replaced have their successors counted.

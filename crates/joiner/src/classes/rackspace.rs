@@ -50,6 +50,7 @@ pub(crate) struct Defaults {
     oauth: Endpoint,
     feed: Endpoint,
     price_ttl: Duration,
+    period: Option<Duration>,
     namespace: String,
     http: Http,
     clock: Clock,
@@ -82,6 +83,7 @@ impl Defaults {
             feed,
             // A catalogue that is read at the same pace must not find the prices of the time before.
             price_ttl: args.pricing_refresh_interval.mul_f32(0.9),
+            period: Some(args.pricing_refresh_interval),
             namespace: namespace.to_owned(),
             http,
             clock: Arc::new(Timestamp::now),
@@ -105,6 +107,7 @@ impl Defaults {
             oauth: usual.oauth,
             feed: usual.feed,
             price_ttl: usual.price_ttl,
+            period: None,
             namespace: String::new(),
             http: Http::new(cloud),
             clock,
@@ -243,6 +246,10 @@ impl ClassFactory for RackspaceClasses {
         self.kind != CLOUDSPACE
     }
 
+    fn period(&self) -> Option<Duration> {
+        self.defaults.period
+    }
+
     fn status(&self, catalog: &Catalog, priced: Option<Timestamp>) -> serde_json::Value {
         let mut offerings = catalog.types.iter().flat_map(|kind| &kind.offerings);
         serde_json::json!({
@@ -370,6 +377,7 @@ mod tests {
                 oauth: url("http://127.0.0.1:1"),
                 feed: url("http://127.0.0.1:1/percentiles.json"),
                 price_ttl: Duration::from_secs(30),
+                period: None,
                 namespace: "here".to_owned(),
                 http: Http::production(&Reach::default()).unwrap(),
                 clock: Arc::new(Timestamp::now),

@@ -176,9 +176,7 @@ fn settings(args: &RunArgs) -> Settings {
         paused: behaviour.paused,
         window: window(behaviour),
         disruption_period: behaviour.disruption_period,
-        catalog_period: behaviour
-            .catalog_period
-            .min(args.rackspace.pricing_refresh_interval),
+        catalog_period: behaviour.catalog_period,
         garbage_period: behaviour.garbage_period,
         drift_period: behaviour.drift_period,
         own_node: args.cluster.node_name.as_deref().map(Into::into),

@@ -15,7 +15,7 @@ use tokio::sync::Mutex;
 
 use super::Clock;
 use crate::ProviderError;
-use crate::http::{Endpoint, Http, Retry, excerpt, sensitive};
+use crate::http::{Endpoint, Http, Retry, excerpt, excerpt_redacted, sensitive};
 
 /// How long credentials are used before their source is asked again.
 const CREDENTIALS_TRUST: SignedDuration = SignedDuration::from_mins(1);
@@ -329,7 +329,7 @@ impl Signer {
             .map_err(|error| ProviderError::Invalid(error.to_string()))?;
         let reply = self.http.send(request, Retry::READ).await?;
         if !reply.status.is_success() {
-            let said = self.redact(&excerpt(&reply.body));
+            let said = excerpt_redacted(&reply.body, |text| self.redact(text));
             let text = format!("the service account's token is refused: {said}");
             return Err(match reply.status.as_u16() {
                 400 | 401 | 403 => ProviderError::Unauthorised(text),

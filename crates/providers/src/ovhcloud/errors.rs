@@ -4,7 +4,7 @@ use http::Method;
 
 use super::types::Refusal;
 use crate::ProviderError;
-use crate::http::{Reply, excerpt};
+use crate::http::{Reply, excerpt, excerpt_redacted};
 
 /// What to do about a refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,11 +84,10 @@ pub fn understand(
 ) -> Refused {
     let refusal: Refusal = serde_json::from_slice(&reply.body).unwrap_or_default();
     let said = if refusal.message.is_empty() {
-        excerpt(&reply.body)
+        excerpt_redacted(&reply.body, redact)
     } else {
-        excerpt(refusal.message.as_bytes())
+        excerpt_redacted(refusal.message.as_bytes(), redact)
     };
-    let said = redact(&said);
     let path = path.split('?').next().unwrap_or(path);
     let meaning = meaning(reply.status.as_u16(), &refusal, &said, method, path);
     let query = reply
@@ -224,6 +223,26 @@ mod tests {
         };
         let path = "/cloud/project/p/kube/k/nodepool?x=y";
         understand(&Method::POST, path, &reply, str::to_owned)
+    }
+
+    #[test]
+    fn a_key_that_the_server_repeats_is_taken_out_before_the_text_is_cut() {
+        let said = format!("{}app-secret-1", "x".repeat(248));
+        for body in [
+            said.clone(),
+            serde_json::json!({"message": said}).to_string(),
+        ] {
+            let reply = Reply {
+                status: StatusCode::FORBIDDEN,
+                headers: HeaderMap::new(),
+                body: Bytes::from(body),
+                reason: None,
+            };
+            let clean = |text: &str| text.replace("app-secret-1", "[redacted]");
+            let refused = understand(&Method::GET, "/cloud/project/p", &reply, clean);
+            let said = refused.error.to_string();
+            assert!(!said.contains("app-se"), "{said}");
+        }
     }
 
     #[test]

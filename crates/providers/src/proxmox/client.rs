@@ -16,7 +16,7 @@ use tokio::sync::Mutex;
 use super::refusal::{CallError, Trouble, trouble};
 use super::types::{Config, Current, Guest, HostRow, Member, StorageRow, TaskStatus, as_text};
 use crate::ProviderError;
-use crate::http::{Endpoint, Http, HttpError, Reply, Retry, excerpt, sensitive};
+use crate::http::{Endpoint, Http, HttpError, Reply, Retry, excerpt, excerpt_redacted, sensitive};
 
 /// An API token: `user@realm!name` and its secret.
 #[derive(Clone, Debug)]
@@ -326,20 +326,21 @@ impl Client {
     ) -> Result<Value, CallError> {
         let body: Option<Value> = serde_json::from_slice(&reply.body).ok();
         let envelope = body.as_ref().and_then(Value::as_object);
+        let shown = |said: &[u8]| excerpt_redacted(said, |text| redact(text, token));
         if reply.status.is_success() {
             let data = envelope.and_then(|envelope| envelope.get("data"));
             return data.cloned().ok_or_else(|| {
                 CallError::Misplaced(format!(
                     "{} does not answer as Proxmox VE does: write the address with /api2/json at its end (it said {:?})",
                     self.api,
-                    excerpt(&reply.body)
+                    shown(&reply.body)
                 ))
             });
         }
         let status = reply.status.as_u16();
         // Said by something in between: Proxmox may have done what it was asked.
         if (502..=504).contains(&status) {
-            let said = excerpt(&reply.body);
+            let said = shown(&reply.body);
             return Err(CallError::Lost(format!(
                 "{}: {} {said}",
                 self.api.host(),
@@ -349,10 +350,11 @@ impl Client {
         let message = envelope
             .and_then(|envelope| envelope.get("message"))
             .and_then(Value::as_str)
-            .map(|text| excerpt(text.as_bytes()))
+            .map(|text| shown(text.as_bytes()))
             .filter(|text| !text.is_empty());
+        let reason = reply.reason.as_ref();
         let mut text = message
-            .or_else(|| reply.reason.clone())
+            .or_else(|| reason.map(|phrase| shown(phrase.as_bytes())))
             .unwrap_or_else(|| reply.status.to_string());
         let named: BTreeMap<String, String> = envelope
             .and_then(|envelope| envelope.get("errors"))
@@ -362,9 +364,8 @@ impl Client {
             .map(|(field, said)| (field.clone(), as_text(said).unwrap_or_default()))
             .collect();
         for (field, said) in &named {
-            let _ = write!(text, " {field}: {};", excerpt(said.as_bytes()));
+            let _ = write!(text, " {field}: {};", shown(said.as_bytes()));
         }
-        let text = redact(&text, token);
         let trouble = trouble(Some(status), &text, &named);
         if status == 404 || (300..400).contains(&status) {
             return Err(CallError::Misplaced(format!(

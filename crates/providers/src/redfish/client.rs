@@ -451,9 +451,22 @@ impl Bmc {
                     state.auth = None;
                     return Err(self.wrong_credentials(&reply));
                 }
-                _ => return Ok(reply),
+                _ if reply.status.is_success() => return Ok(reply),
+                _ => return Ok(self.without_secrets(reply, &auth).await),
             }
         }
+    }
+
+    /// A refusal without what only we and the BMC may know: some repeat what was sent to them.
+    async fn without_secrets(&self, reply: Reply, auth: &Auth) -> Reply {
+        let credentials = self.source.credentials().await.ok();
+        let password = credentials.as_ref().map(|one| one.password.expose_secret());
+        let (Auth::Session { token: sent, .. } | Auth::Basic(sent)) = auth;
+        let sent = sent
+            .to_str()
+            .ok()
+            .map(|text| text.trim_start_matches("Basic "));
+        redacted(reply, password.into_iter().chain(sent))
     }
 
     fn wrong_credentials(&self, reply: &Reply) -> ProviderError {
@@ -557,14 +570,8 @@ impl Bmc {
                 Ok(Some(Auth::Session { token, uri }))
             }
             _ => {
-                // A BMC may repeat what was sent to it.
-                let password = credentials.password.expose_secret().trim_end();
-                let text = String::from_utf8_lossy(&reply.body).replace(password, "[redacted]");
-                let clean = Reply {
-                    body: Bytes::from(text),
-                    ..reply
-                };
-                Err(self.refusal(&clean))
+                let password = credentials.password.expose_secret();
+                Err(self.refusal(&redacted(reply, [password])))
             }
         }
     }
@@ -573,10 +580,22 @@ impl Bmc {
         if !reply.status.is_success() {
             return Err(self.refusal(reply));
         }
-        serde_json::from_slice(&reply.body).map_err(|error| {
-            let said = excerpt(&reply.body);
-            self.transient(&format!("{path} cannot be read: {error}, in {said:?}"))
-        })
+        serde_json::from_slice(&reply.body)
+            .map_err(|error| self.transient(&format!("{path} cannot be read: {error}")))
+    }
+}
+
+/// A reply in whose body secrets are replaced, before any of it is cut.
+fn redacted<'s>(reply: Reply, secrets: impl IntoIterator<Item = &'s str>) -> Reply {
+    let mut text = String::from_utf8_lossy(&reply.body).into_owned();
+    for secret in secrets.into_iter().map(str::trim) {
+        if !secret.is_empty() {
+            text = text.replace(secret, "[redacted]");
+        }
+    }
+    Reply {
+        body: Bytes::from(text),
+        ..reply
     }
 }
 

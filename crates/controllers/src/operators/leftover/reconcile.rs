@@ -83,7 +83,9 @@ impl Leftover {
                 .say(&about, Severity::Warning, cause.reason, &cause.message);
         }
         let status = report.status(pool.metadata.generation, now);
-        write(&seat.clients.writes, pool, &status).await?;
+        if !seat.observe_only {
+            write(&seat.clients.writes, pool, &status).await?;
+        }
         Ok(again)
     }
 
@@ -293,7 +295,7 @@ impl Leftover {
             }
             Fallback::Closed => {
                 let reads = objects::pools(seat.clients.reads.clone());
-                if reads.get_opt(&fallback).await?.is_none() {
+                if seat.observe_only || reads.get_opt(&fallback).await?.is_none() {
                     return Ok(Ok(()));
                 }
                 let (running, nodes) = objects::in_use(&seat.clients.reads, &fallback).await?;
@@ -376,7 +378,11 @@ impl Leftover {
         let key = format!("{kind} {name}");
         let uid = pool.uid().unwrap_or_default();
         let last = known.applied.get(&key);
-        if objects::apply(seat, reads, writes, &wanted, &uid, last).await? {
+        if seat.observe_only {
+            if last != Some(&wanted) {
+                info!(pool = %pool.name_any(), object = key, spec = %wanted["spec"], "observe-only: would apply");
+            }
+        } else if objects::apply(seat, reads, writes, &wanted, &uid, last).await? {
             info!(pool = %pool.name_any(), object = key, "applied");
             let label = PoolWhat {
                 pool: pool.name_any(),

@@ -50,6 +50,20 @@ fn answering(status: u16, reason: Option<&'static str>, body: &'static str) -> (
 }
 
 #[tokio::test]
+async fn a_secret_that_the_server_repeats_is_shown_nowhere() {
+    // Where the text is cut is in the middle of it.
+    let long = format!("{}s3cr3t-value", "x".repeat(248));
+    let body = json!({"data": null, "message": long, "errors": {"net0": long}}).to_string();
+    let body: &'static str = body.leak();
+    for (status, body) in [(500, body), (502, body), (200, long.leak())] {
+        let (client, _) = answering(status, None, body);
+        let error = client.create("a", &Fields::new()).await.unwrap_err();
+        let said = error.to_string();
+        assert!(!said.contains("s3cr3t"), "{status}: {said}");
+    }
+}
+
+#[tokio::test]
 async fn the_reason_phrase_is_the_error() {
     let (client, _) = answering(
         500,
