@@ -13,6 +13,7 @@ use crate::pack::compile::column_sets::{NOTHING, Sets};
 use crate::pack::compile::supply::CounterId;
 use crate::pack::dense::intern::FixedMap;
 use crate::pack::packing::{Bin, Context, Packing};
+use crate::pack::parts::{Part, Without};
 use crate::pack::scenario::Scenario;
 use crate::pack::strategy::column_generation::{self, LotValues};
 use crate::pack::value::appraisal::{Appraisal, SCARCE_COPIES};
@@ -20,11 +21,10 @@ use crate::pack::value::machine_prices::Prices;
 
 /// How much work a bound is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Effort {
-    /// From resources alone.
-    Quick,
-    /// And from fillings of whole machines, and from what spreads send to every domain.
-    Thorough,
+pub(crate) struct Effort {
+    /// Not from resources alone, but also from fillings of whole machines, and from what spreads send to every domain.
+    pub(crate) thorough: bool,
+    pub(crate) without: Without,
 }
 
 /// What packing has found out already.
@@ -55,7 +55,8 @@ pub(crate) fn lower_bound(
         .collect();
     // A domain that sells no more machines holds no spread back: pods may then all be in the others.
     let open = compiled.nodes.is_empty() && !compiled.supply.limited();
-    let lots = if effort == Effort::Thorough && open {
+    let without = effort.without;
+    let lots = if effort.thorough && open && without.keeps(Part::SpreadBound) {
         spread::confined(compiled, &mut sets, &assignment.topology, lots)
     } else {
         lots
@@ -67,6 +68,7 @@ pub(crate) fn lower_bound(
         sets: &mut sets,
         lots: &lots,
         ledger: &ledger,
+        without,
     };
     // A node that is there can take some of every group that keeps apart: with nodes, groups are left out.
     let appraisal = if nodes.is_empty() {
@@ -83,12 +85,13 @@ pub(crate) fn lower_bound(
     if !fixed {
         total = custom::hold(&context, &appraisal, total);
     }
-    let whole =
-        effort == Effort::Thorough && !compiled.supply.limited() && nodes.is_empty() && fixed;
-    if whole {
+    let whole = effort.thorough && !compiled.supply.limited() && nodes.is_empty() && fixed;
+    if whole && without.keeps(Part::FillingBound) {
         let lot_values = known.lot_values;
         let lot_values = lot_values.and_then(|lot_values| by_class(lot_values, assignment, &lots));
-        let fillings = column_generation::bound(&context, lot_values);
+        total = total.max(column_generation::bound(&context, lot_values));
+    }
+    if whole && without.keeps(Part::ShapeBound) {
         let mut shaped = appraisal.clone();
         let prices = match known.prices {
             Some(prices) if prices.cover(&shaped) => Some(Cow::Borrowed(prices)),
@@ -97,7 +100,7 @@ pub(crate) fn lower_bound(
         if let Some(prices) = prices {
             prices.refine(&context, &counts, &mut shaped);
         }
-        total = total.max(fillings).max(worth(&shaped, &counts));
+        total = total.max(worth(&shaped, &counts));
     }
     // Sums of a hundred thousand terms may be off in the last digits.
     total = compiled.tie_break.bound(total) * (1.0 - 1e-9);

@@ -16,6 +16,7 @@ use crate::pack::dense::vector::{Lead, lead_fits};
 use crate::pack::fill::exact::{EmptyMachine, ExactFill};
 use crate::pack::fill::greedy::{Filling, GreedyFill, PodOrder};
 use crate::pack::packing::{Bin, Context, Packing};
+use crate::pack::parts::Part;
 use crate::pack::strategy::column_generation::LotValues;
 use crate::pack::value::appraisal::Appraisal;
 use crate::pack::value::machine_prices::{self, Prices};
@@ -142,7 +143,8 @@ impl Improver {
             appraisal.bargains.clone_from(&lot_values.bargains);
         }
         // Where fillings of whole machines are known, those are better.
-        let several = packing.bins.len() >= FEW_MACHINES;
+        let keeps = |part| context.without.keeps(part);
+        let several = packing.bins.len() >= FEW_MACHINES && keeps(Part::Redistribute);
         let redistribution =
             (!filled && several && redistribute::is_applicable(context)).then(|| {
                 if machine_prices::are_few(&counts) {
@@ -152,7 +154,7 @@ impl Improver {
                 }
             });
         let alike = redistribute::are_alike(context, 0..counts.len() as u32);
-        let distributed = redistribution.filter(|_| alike);
+        let distributed = redistribution.filter(|_| alike && keeps(Part::MachinePrices));
         let prices = distributed.and_then(|_| Prices::find(context, &counts, &appraisal));
         if let Some(prices) = &prices {
             prices.refine(context, &counts, &mut appraisal);
@@ -418,6 +420,9 @@ impl Improver {
     ) {
         let count = packing.bins.len();
         let start = attempt.generator.below(count);
+        if !context.without.keeps(Part::Reinsert) {
+            return;
+        }
         // Few pods fit anywhere: what decides is looked at first, side by side.
         let loose = attempt.lots.iter();
         let mut waiting: Vec<(u32, Lead)> = loose
@@ -463,7 +468,10 @@ impl Improver {
     fn repack(&mut self, context: &mut Context<'_, '_>, attempt: &mut Attempt) -> bool {
         let mut lots = attempt.lots.clone();
         lots.retain(|lot| self.loose[*lot as usize] > 0);
-        let exact = self.filled && lots.len() <= FEW_LOTS && attempt.generator.below(2) == 0;
+        let exact = context.without.keeps(Part::ExactFill)
+            && self.filled
+            && lots.len() <= FEW_LOTS
+            && attempt.generator.below(2) == 0;
         let perturbed = exact.then(|| self.perturbed(attempt, &lots));
         let pod_order = POD_ORDERS[attempt.generator.below(POD_ORDERS.len())];
         if !exact {
@@ -539,8 +547,10 @@ impl Improver {
         let (appraisal, loose) = (&self.appraisal, &mut self.loose);
         let perturb = |score| score * (1.0 - PERTURBATION * generator.unit());
         let mut filling = self.greedy.fill(context, appraisal, loose, column, perturb);
-        self.greedy
-            .polish(context, appraisal, loose, column, &mut filling);
+        if context.without.keeps(Part::Polish) {
+            self.greedy
+                .polish(context, appraisal, loose, column, &mut filling);
+        }
         filling
     }
 

@@ -9,6 +9,7 @@ use crate::pack::compile::column_sets::{NOTHING, SetId, Sets};
 use crate::pack::compile::profile::Level;
 use crate::pack::compile::supply::Ledger;
 use crate::pack::dense::vector::Vector;
+use crate::pack::parts::Without;
 
 /// A machine to be bought and what it carries.
 #[derive(Clone, Debug)]
@@ -38,6 +39,7 @@ pub(crate) struct Context<'a, 'p> {
     pub(crate) sets: &'a mut Sets,
     pub(crate) lots: &'a [Lot],
     pub(crate) ledger: &'a Ledger,
+    pub(crate) without: Without,
 }
 
 impl<'a> Context<'a, '_> {

@@ -6,7 +6,7 @@ pub(crate) mod score;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use crate::pack::assign::{Assignment, Lot, NodeFilling, mix};
+use crate::pack::assign::{Assignment, NodeFilling, mix};
 use crate::pack::bound::{self, Effort, Known};
 use crate::pack::compile::Compiled;
 use crate::pack::compile::column_sets::Sets;
@@ -17,6 +17,7 @@ use crate::pack::improve::resize;
 use crate::pack::output::bind_order;
 use crate::pack::output::{alternatives, render};
 use crate::pack::packing::{Context, Packing};
+use crate::pack::parts::{Part, Without};
 use crate::pack::scenario::Scenario;
 use crate::pack::strategy::Strategy;
 use crate::pack::strategy::best_fit;
@@ -35,6 +36,8 @@ pub struct Options {
     pub seed: u64,
     /// Workers; the plan does not depend on it.
     pub threads: usize,
+    /// Parts that are left out, to measure what they are worth.
+    pub without: Without,
 }
 
 /// Chosen so that five thousand pods take a tenth of a second on one core.
@@ -54,6 +57,7 @@ impl Default for Options {
             steps: DEFAULT_STEPS,
             seed: 0,
             threads: 1,
+            without: Without::default(),
         }
     }
 }
@@ -87,7 +91,9 @@ impl<'a, 'p> Anytime<'a, 'p> {
     pub(crate) fn new(compiled: &'a Compiled<'p>, scenario: &Scenario, options: &Options) -> Self {
         let plain = Self::first_plan(compiled, scenario, options, NodeFilling::ByClass);
         let nothing_to_buy = plain.assignment.lots.is_empty();
-        if nothing_to_buy || options.steps == 0 || !mix::is_worthwhile(compiled, scenario) {
+        let mixes =
+            options.without.keeps(Part::MixedNodes) && mix::is_worthwhile(compiled, scenario);
+        if nothing_to_buy || options.steps == 0 || !mixes {
             return plain;
         }
         let mixed = Self::first_plan(compiled, scenario, options, NodeFilling::Mixed);
@@ -131,9 +137,10 @@ impl<'a, 'p> Anytime<'a, 'p> {
             steps: 0,
         };
         // What an autoscaler without a plan does is the least to be expected, and takes next to no time.
-        let (lots, ledger) = (&search.assignment.lots, &search.ledger);
-        let plainest = attempt(compiled, lots, ledger, plain, Strategy::Cheapest, &[]);
-        search.consider(plainest);
+        if options.without.keeps(Part::Cheapest) {
+            let plainest = search.packed(plain, Strategy::Cheapest, &[]);
+            search.consider(plainest);
+        }
         search
     }
 
@@ -148,7 +155,8 @@ impl<'a, 'p> Anytime<'a, 'p> {
             return true;
         }
         let done = self.improver.as_ref().is_some_and(Improver::is_done);
-        let improvable = !self.best.packing.bins.is_empty() && !done;
+        let improves = self.options.without.keeps(Part::Improve);
+        let improvable = improves && !self.best.packing.bins.is_empty() && !done;
         if improvable {
             let attempts = left.min(ATTEMPTS);
             self.search(attempts);
@@ -166,6 +174,7 @@ impl<'a, 'p> Anytime<'a, 'p> {
             sets,
             lots: &self.assignment.lots,
             ledger: &self.ledger,
+            without: self.options.without,
         };
         let seed = self.options.seed;
         let improver = self.improver.get_or_insert_with(|| {
@@ -204,10 +213,9 @@ impl<'a, 'p> Anytime<'a, 'p> {
     fn rendered(&self, candidate: &PackingCandidate) -> (Plan, usize) {
         let (compiled, scenario) = (self.compiled, &self.scenario);
         let packing = &*self.resized(candidate);
-        let effort = if self.options.steps == 0 {
-            Effort::Quick
-        } else {
-            Effort::Thorough
+        let effort = Effort {
+            thorough: self.options.steps > 0,
+            without: self.options.without,
         };
         let known = Known {
             lot_values: self.lot_values.as_ref(),
@@ -240,6 +248,7 @@ impl<'a, 'p> Anytime<'a, 'p> {
             sets: &mut sets,
             lots: &self.assignment.lots,
             ledger: &self.ledger,
+            without: self.options.without,
         };
         let mut packing = candidate.packing.clone();
         resize::resize(&mut context, &mut packing);
@@ -260,6 +269,7 @@ impl<'a, 'p> Anytime<'a, 'p> {
             sets: &mut self.best.sets,
             lots,
             ledger: &self.ledger,
+            without: self.options.without,
         };
         let machines = self.best.packing.bins.len() as u64;
         let apart = best_fit::machines_needed(&context, &counts);
@@ -289,6 +299,7 @@ impl<'a, 'p> Anytime<'a, 'p> {
         if self.compiled.supply.limited() {
             strategies.push(Strategy::FewNodes);
         }
+        strategies.retain(|strategy| self.options.without.keeps(strategy.part()));
         strategies
     }
 
@@ -302,10 +313,8 @@ impl<'a, 'p> Anytime<'a, 'p> {
         let mut independent = strategies.clone();
         independent.retain(|strategy| *strategy != Strategy::ColumnGeneration);
         let sets = &self.best.sets;
-        let run = |strategy: Strategy, others: &[&Packing]| {
-            let (lots, ledger) = (&self.assignment.lots, &self.ledger);
-            attempt(self.compiled, lots, ledger, sets.clone(), strategy, others)
-        };
+        let run =
+            |strategy: Strategy, others: &[&Packing]| self.packed(sets.clone(), strategy, others);
         let mut found: Vec<PackingCandidate> = if self.options.threads > 1 {
             use rayon::prelude::*;
             let all = independent.par_iter();
@@ -331,6 +340,23 @@ impl<'a, 'p> Anytime<'a, 'p> {
         strategies.len() as u64
     }
 
+    /// All lots packed in one way.
+    fn packed(&self, mut sets: Sets, strategy: Strategy, others: &[&Packing]) -> PackingCandidate {
+        let mut context = Context {
+            compiled: self.compiled,
+            sets: &mut sets,
+            lots: &self.assignment.lots,
+            ledger: &self.ledger,
+            without: self.options.without,
+        };
+        let (packing, lot_values) = strategy.pack(&mut context, others);
+        PackingCandidate {
+            packing,
+            sets,
+            lot_values,
+        }
+    }
+
     /// Of the best packing so far.
     fn score(&self) -> Score {
         Score::of_packing(self.compiled, &self.assignment, &self.best.packing, &[])
@@ -348,28 +374,6 @@ impl<'a, 'p> Anytime<'a, 'p> {
                 self.first = Some(old);
             }
         }
-    }
-}
-
-fn attempt(
-    compiled: &Compiled<'_>,
-    lots: &[Lot],
-    ledger: &Ledger,
-    mut sets: Sets,
-    strategy: Strategy,
-    others: &[&Packing],
-) -> PackingCandidate {
-    let mut context = Context {
-        compiled,
-        sets: &mut sets,
-        lots,
-        ledger,
-    };
-    let (packing, lot_values) = strategy.pack(&mut context, others);
-    PackingCandidate {
-        packing,
-        sets,
-        lot_values,
     }
 }
 

@@ -9,6 +9,7 @@ pub(crate) mod host_affinity;
 use crate::pack::compile::column_sets::NOTHING;
 use crate::pack::fill::greedy::PodOrder;
 use crate::pack::packing::{Bin, Context, Packing};
+use crate::pack::parts::Part;
 
 use self::column_generation::LotValues;
 use self::first_fit::Opening;
@@ -25,6 +26,20 @@ pub(crate) enum Strategy {
 }
 
 impl Strategy {
+    /// The part that it is when parts are left out.
+    pub(crate) fn part(self) -> Part {
+        match self {
+            Strategy::Bargains(PodOrder::Large) => Part::LargeFirst,
+            Strategy::Bargains(PodOrder::Mixed) => Part::Mixed,
+            Strategy::Bargains(PodOrder::Even) => Part::Even,
+            Strategy::BestFit => Part::BestFit,
+            Strategy::OneForAll => Part::OneForAll,
+            Strategy::Cheapest => Part::Cheapest,
+            Strategy::FewNodes => Part::FewNodes,
+            Strategy::ColumnGeneration => Part::ColumnGeneration,
+        }
+    }
+
     /// Packs all lots. `others` are packings found before; column generation says beside its own what pods are worth.
     pub(crate) fn pack(
         self,

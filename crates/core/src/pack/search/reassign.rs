@@ -7,6 +7,7 @@ use crate::pack::compile::Compiled;
 use crate::pack::compile::column_sets::Sets;
 use crate::pack::compile::supply::Ledger;
 use crate::pack::packing::{Context, Packing};
+use crate::pack::parts::Without;
 use crate::pack::scenario::{Queue, Scenario};
 use crate::pack::search::score::{Missing, Score};
 use crate::pack::strategy::first_fit::{self, Opening};
@@ -87,6 +88,7 @@ fn round(
         sets,
         lots: &assignment.lots,
         ledger,
+        without: Without::default(),
     };
     let mut packing = context.empty();
     first_fit::pack(&mut context, &mut packing, Opening::BestShare);

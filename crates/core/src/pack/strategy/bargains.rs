@@ -4,6 +4,7 @@
 use crate::pack::dense::intern::FixedMap;
 use crate::pack::fill::greedy::{Filling, GreedyFill, PodOrder};
 use crate::pack::packing::{Context, Packing};
+use crate::pack::parts::Part;
 use crate::pack::value::appraisal::Appraisal;
 
 /// How many machines are filled for comparison before the best is bought.
@@ -28,7 +29,9 @@ pub(crate) fn pack(context: &mut Context<'_, '_>, packing: &mut Packing, pod_ord
         let Some((column, mut filling)) = best else {
             break;
         };
-        greedy.polish(context, &appraisal, &packing.left, column, &mut filling);
+        if context.without.keeps(Part::Polish) {
+            greedy.polish(context, &appraisal, &packing.left, column, &mut filling);
+        }
         let packed = buy(context, packing, column, &filling);
         if packed == 0 {
             break;

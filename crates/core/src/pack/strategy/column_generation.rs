@@ -4,6 +4,7 @@
 use crate::pack::compile::caps::{self, HeldCaps};
 use crate::pack::fill::exact::{EmptyMachine, ExactFill};
 use crate::pack::packing::{Context, Packing};
+use crate::pack::parts::{Part, Without};
 use crate::pack::value::appraisal::Appraisal;
 use crate::pack::value::simplex::{LpSolution, Tableau};
 
@@ -79,8 +80,12 @@ fn effort(left: &[u32], each: u64) -> u64 {
 }
 
 /// How many beginnings of fillings are kept: few lots can be looked through as they are.
-fn widths(lots: usize) -> &'static [usize] {
-    if lots > FEW_LOTS { &WIDTHS } else { &[0] }
+fn widths(lots: usize, without: Without) -> &'static [usize] {
+    if lots > FEW_LOTS && without.keeps(Part::Beam) {
+        &WIDTHS
+    } else {
+        &[0]
+    }
 }
 
 /// Dollars, so that numbers of a program are of one size.
@@ -109,6 +114,11 @@ pub(crate) fn pack(
         .map(|(_, column)| *column)
         .collect();
     let effort = effort(&packing.left, PACKING_EFFORT);
+    let others = if context.without.keeps(Part::Seeds) {
+        others
+    } else {
+        &[]
+    };
     let mut patterns = taken_over(context, &appraisal, &lots, others);
     let mut lot_values = None;
     let mut spent = 0;
@@ -125,7 +135,7 @@ pub(crate) fn pack(
         };
         let most = (effort * share / 100).saturating_sub(spent);
         // What is left after the first is little.
-        let widths = widths(lots.len());
+        let widths = widths(lots.len(), context.without);
         let widths = if lot_values.is_none() {
             widths
         } else {
@@ -214,7 +224,7 @@ impl LotValues {
             let search = || {
                 let mut machine = EmptyMachine::new(context, lots, *column);
                 let exact_fill = ExactFill::new(context, &mut machine, lots, left, values, least)?;
-                Some(exact_fill.search(nodes.min(budget), widths(lots.len())[0]))
+                Some(exact_fill.search(nodes.min(budget), widths(lots.len(), context.without)[0]))
             };
             let searched = if budget > 0 { search() } else { None };
             let (found, looked_at) = searched.unwrap_or_default();
@@ -337,15 +347,16 @@ impl<'a> PatternProgram<'a> {
             // Where all fillings are looked through, values settle soon, and halfway between them fillings of small
             // machines were found that cost the same as those of large ones.
             let through = *width == 0;
+            let halfway = !through && context.without.keeps(Part::Halfway);
             for (value, new) in values.iter_mut().zip(&solution.point) {
-                *value = if through {
-                    *new
-                } else {
+                *value = if halfway {
                     f64::midpoint(*value, *new)
+                } else {
+                    *new
                 };
             }
             let mut found = self.generate(context, packing, &values, *width);
-            if found == 0 && !through {
+            if found == 0 && halfway {
                 values.clone_from(&solution.point);
                 found = self.generate(context, packing, &values, *width);
             }
@@ -465,7 +476,7 @@ pub(crate) fn bound(context: &Context<'_, '_>, known: Option<Vec<f64>>) -> f64 {
         let effort = effort(&left, PROOF_EFFORT).min(MOST_PROOF_EFFORT);
         let (packing, first) = (context.empty(), &columns[..promising]);
         let mut program = PatternProgram::new(context, &packing, &lots, &left, first, Vec::new());
-        let widths = &widths(lots.len())[..1];
+        let widths = &widths(lots.len(), context.without)[..1];
         program.solve(context, &packing, effort, widths).point
     };
     let mut worst = 1.0;

@@ -5,6 +5,7 @@ use crate::pack::compile::profile::NO_CAP;
 use crate::pack::dense::intern::FixedMap;
 use crate::pack::dense::vector::{Vector, WIDTH};
 use crate::pack::packing::Context;
+use crate::pack::parts::Part;
 use crate::pack::value::resource_values::{MAX_KINDS, PricedMachine, ResourceValues, appraise};
 
 /// Groups of which a host takes only so many, beyond the largest few, are left out.
@@ -65,7 +66,7 @@ impl Appraisal {
         let coarse = Self::by(context, left, groups, Kinds::by_set(context, left));
         let sets = coarse.sets;
         let grades = (most / sets.max(1)).min(MAX_GRADES);
-        if grades < 2 {
+        if grades < 2 || !context.without.keeps(Part::Grades) {
             return coarse;
         }
         let fine = Kinds::by_grade(context, left, &coarse.bargains, grades);
@@ -264,6 +265,9 @@ fn keep_smallest(list: &mut Vec<Vector>, requests: &Vector) {
 /// Groups of pods that keep apart on hosts, largest first, with how many a host takes.
 fn host_groups(context: &Context<'_, '_>, left: &[u32]) -> Vec<(u32, u16)> {
     let mut sizes: FixedMap<(u32, u16), u64> = FixedMap::default();
+    if !context.without.keeps(Part::HostGroups) {
+        return Vec::new();
+    }
     for (lot, left) in left.iter().enumerate() {
         for cap in &context.level(lot as u32).caps {
             if cap.matched && !cap.soft && cap.most != NO_CAP && cap.most > 0 {
