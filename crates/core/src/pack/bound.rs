@@ -3,7 +3,6 @@
 mod custom;
 mod spread;
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use crate::money::Money;
@@ -15,7 +14,7 @@ use crate::pack::dense::intern::FixedMap;
 use crate::pack::packing::{Bin, Context, Packing};
 use crate::pack::parts::{Part, Without};
 use crate::pack::scenario::Scenario;
-use crate::pack::strategy::column_generation::{self, LotValues};
+use crate::pack::strategy::column_generation;
 use crate::pack::value::appraisal::{Appraisal, SCARCE_COPIES};
 use crate::pack::value::machine_prices::Prices;
 
@@ -27,13 +26,6 @@ pub(crate) struct Effort {
     pub(crate) without: Without,
 }
 
-/// What packing has found out already.
-#[derive(Clone, Copy)]
-pub(crate) struct Known<'a> {
-    pub(crate) lot_values: Option<&'a LotValues>,
-    pub(crate) prices: Option<&'a Prices>,
-}
-
 /// The largest of four bounds: what all pods are worth at values that no machine's room exceeds, less what room on nodes
 /// may be worth; the same at values that no filling of a machine exceeds, of whole pods where there are few kinds of them
 /// or of pods that keep their shape; and the cheapest machine for the most demanding single pod.
@@ -43,7 +35,7 @@ pub(crate) fn lower_bound(
     assignment: &Assignment,
     packing: &Packing,
     effort: Effort,
-    known: Known<'_>,
+    lot_values: Option<&[f64]>,
 ) -> Money {
     let mut sets = Sets::new(compiled);
     let lots = placed(compiled, &mut sets, assignment, packing);
@@ -87,17 +79,12 @@ pub(crate) fn lower_bound(
     }
     let whole = effort.thorough && !compiled.supply.limited() && nodes.is_empty() && fixed;
     if whole && without.keeps(Part::FillingBound) {
-        let lot_values = known.lot_values;
         let lot_values = lot_values.and_then(|lot_values| by_class(lot_values, assignment, &lots));
         total = total.max(column_generation::bound(&context, lot_values));
     }
     if whole && without.keeps(Part::ShapeBound) {
         let mut shaped = appraisal.clone();
-        let prices = match known.prices {
-            Some(prices) if prices.cover(&shaped) => Some(Cow::Borrowed(prices)),
-            _ => Prices::find(&context, &counts, &shaped).map(Cow::Owned),
-        };
-        if let Some(prices) = prices {
+        if let Some(prices) = Prices::find(&context, &counts, &shaped) {
             prices.refine(&context, &counts, &mut shaped);
         }
         total = total.max(worth(&shaped, &counts));
@@ -175,9 +162,9 @@ fn placed(
 }
 
 /// What a pod of each lot is worth by column generation, if that knows all their classes.
-fn by_class(lot_values: &LotValues, assignment: &Assignment, lots: &[Lot]) -> Option<Vec<f64>> {
+fn by_class(lot_values: &[f64], assignment: &Assignment, lots: &[Lot]) -> Option<Vec<f64>> {
     let mut known: FixedMap<u32, f64> = FixedMap::default();
-    for (lot, worth) in assignment.lots.iter().zip(&lot_values.worth) {
+    for (lot, worth) in assignment.lots.iter().zip(lot_values) {
         let least = known.entry(lot.class).or_insert(*worth);
         *least = least.min(*worth);
     }

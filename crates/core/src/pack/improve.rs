@@ -13,13 +13,11 @@ use crate::pack::compile::supply::Ledger;
 use crate::pack::dense::intern::FixedMap;
 use crate::pack::dense::seeded::SeededGenerator;
 use crate::pack::dense::vector::{Lead, lead_fits};
-use crate::pack::fill::exact::{EmptyMachine, ExactFill};
 use crate::pack::fill::greedy::{Filling, GreedyFill, PodOrder};
 use crate::pack::packing::{Bin, Context, Packing};
 use crate::pack::parts::Part;
-use crate::pack::strategy::column_generation::LotValues;
 use crate::pack::value::appraisal::Appraisal;
-use crate::pack::value::machine_prices::{self, Prices};
+use crate::pack::value::machine_prices;
 
 use self::redistribute::PodSet;
 
@@ -51,10 +49,6 @@ const REDISTRIBUTE_MANY: Redistribution = Redistribution {
 const DRAWS: usize = 4;
 /// One in so many machines is taken away whatever it wastes.
 const ANY: usize = 4;
-/// Fillings looked at for one machine, where the best is looked for.
-const LOOKS: u32 = 200;
-/// More lots than this are not looked through for the best filling.
-const FEW_LOTS: usize = 48;
 /// Columns filled for comparison before the best is bought.
 const FILLED: usize = 3;
 /// Columns of a set that are filled at all.
@@ -68,6 +62,8 @@ const PATIENCE: u64 = 16;
 /// Fewer machines than this are tried as often as this many, and one as often as the other.
 const FEW_MACHINES: usize = 12;
 const POD_ORDERS: [PodOrder; 3] = [PodOrder::Large, PodOrder::Mixed, PodOrder::Even];
+/// So many pods of each lot in the mean, and the fillings of a linear program are bought whole but for a few.
+const ROUNDED: u64 = 8;
 /// How far a score may be perturbed, as a share of it.
 const PERTURBATION: f64 = 0.3;
 
@@ -101,12 +97,8 @@ pub(crate) struct Improver {
     waste: Vec<f64>,
     /// By set: columns by what their room is worth for the price, best first.
     bargains: FixedMap<SetId, Vec<u32>>,
-    /// Whether the worth of pods comes from fillings of whole machines.
-    filled: bool,
     /// How pods are redistributed, if they can be.
     redistribution: Option<&'static Redistribution>,
-    /// Where the worth of pods comes from then.
-    prices: Option<Prices>,
     seed: u64,
     attempts: u64,
     /// Attempts since the last one that made the packing cheaper.
@@ -133,40 +125,29 @@ impl Improver {
         context: &Context<'_, '_>,
         packing: &Packing,
         seed: u64,
-        lot_values: Option<&LotValues>,
+        generated: bool,
     ) -> Self {
         let counts: Vec<u32> = context.lots.iter().map(|lot| lot.count).collect();
-        let mut appraisal = Appraisal::new(context, &counts);
-        let filled = lot_values.is_some();
-        if let Some(lot_values) = lot_values {
-            appraisal.worth.clone_from(&lot_values.worth);
-            appraisal.bargains.clone_from(&lot_values.bargains);
-        }
-        // Where fillings of whole machines are known, those are better.
+        let appraisal = Appraisal::new(context, &counts);
+        let pods: u64 = counts.iter().map(|count| u64::from(*count)).sum();
+        // Whole parts of a program's fillings are nearly all there is: redistributing finds nothing better.
+        let rounded = generated && pods >= ROUNDED * counts.len() as u64;
         let keeps = |part| context.without.keeps(part);
         let several = packing.bins.len() >= FEW_MACHINES && keeps(Part::Redistribute);
         let redistribution =
-            (!filled && several && redistribute::is_applicable(context)).then(|| {
+            (!rounded && several && redistribute::is_applicable(context)).then(|| {
                 if machine_prices::are_few(&counts) {
                     &REDISTRIBUTE_FEW
                 } else {
                     &REDISTRIBUTE_MANY
                 }
             });
-        let alike = redistribute::are_alike(context, 0..counts.len() as u32);
-        let distributed = redistribution.filter(|_| alike && keeps(Part::MachinePrices));
-        let prices = distributed.and_then(|_| Prices::find(context, &counts, &appraisal));
-        if let Some(prices) = &prices {
-            prices.refine(context, &counts, &mut appraisal);
-        }
         let mut improver = Improver {
             greedy: GreedyFill::new(counts.len()),
             loose: vec![0; counts.len()],
             waste: Vec::new(),
             bargains: FixedMap::default(),
-            filled,
             redistribution,
-            prices,
             appraisal,
             seed,
             attempts: 0,
@@ -186,11 +167,6 @@ impl Improver {
             waste -= self.appraisal.worth[*lot as usize] * f64::from(*count);
         }
         waste
-    }
-
-    /// Prices at which pods are redistributed, if they are.
-    pub(crate) fn prices(&self) -> Option<&Prices> {
-        self.prices.as_ref()
     }
 
     /// Makes an attempt at a cheaper packing. It is never dearer afterwards.
@@ -468,16 +444,9 @@ impl Improver {
     fn repack(&mut self, context: &mut Context<'_, '_>, attempt: &mut Attempt) -> bool {
         let mut lots = attempt.lots.clone();
         lots.retain(|lot| self.loose[*lot as usize] > 0);
-        let exact = context.without.keeps(Part::ExactFill)
-            && self.filled
-            && lots.len() <= FEW_LOTS
-            && attempt.generator.below(2) == 0;
-        let perturbed = exact.then(|| self.perturbed(attempt, &lots));
         let pod_order = POD_ORDERS[attempt.generator.below(POD_ORDERS.len())];
-        if !exact {
-            self.greedy
-                .take_in(context, &self.appraisal, pod_order, lots.clone());
-        }
+        self.greedy
+            .take_in(context, &self.appraisal, pod_order, lots.clone());
         while !lots.is_empty() {
             // The most valuable pod has fewest places to go; now and then another one is asked.
             let leads = if attempt.generator.below(3) == 0 {
@@ -485,12 +454,11 @@ impl Improver {
             } else {
                 lots[0]
             };
-            let perturbed = perturbed.as_deref();
-            let Some((column, filling)) = self.best(context, attempt, leads, perturbed) else {
+            let Some((column, filling)) = self.best(context, attempt, leads) else {
                 return false;
             };
             self.buy(context, attempt, column, filling);
-            if let (false, Some((_, filling))) = (exact, attempt.bought.last()) {
+            if let Some((_, filling)) = attempt.bought.last() {
                 self.greedy.sweep(filling, &self.loose);
             }
             lots.retain(|lot| self.loose[*lot as usize] > 0);
@@ -508,7 +476,6 @@ impl Improver {
         context: &mut Context<'_, '_>,
         attempt: &mut Attempt,
         leads: u32,
-        perturbed: Option<&[(u32, f64)]>,
     ) -> Option<(u32, Filling)> {
         let set = context.lot(leads).set;
         let count = self.rank(context, set);
@@ -521,10 +488,7 @@ impl Improver {
                 continue;
             }
             let generator = &mut attempt.generator;
-            let filling = match perturbed {
-                Some(values) => self.most_valuable(context, column, values),
-                None => self.fill(context, column, generator),
-            };
+            let filling = self.fill(context, column, generator);
             let Some(column) = smallest(context, &attempt.ledger, &filling) else {
                 continue;
             };
@@ -550,44 +514,6 @@ impl Improver {
         if context.without.keeps(Part::Polish) {
             self.greedy
                 .polish(context, appraisal, loose, column, &mut filling);
-        }
-        filling
-    }
-
-    /// Lots and what their pods are worth, perturbed a little, so that every attempt finds other fillings.
-    fn perturbed(&self, attempt: &mut Attempt, lots: &[u32]) -> Vec<(u32, f64)> {
-        lots.iter()
-            .map(|lot| {
-                let worth = self.appraisal.worth[*lot as usize];
-                (
-                    *lot,
-                    worth * (1.0 - PERTURBATION * attempt.generator.unit()),
-                )
-            })
-            .collect()
-    }
-
-    /// The filling of a column with loose pods that is worth most at some values.
-    fn most_valuable(
-        &self,
-        context: &Context<'_, '_>,
-        column: u32,
-        values: &[(u32, f64)],
-    ) -> Filling {
-        let (lots, values): (Vec<u32>, Vec<f64>) = values.iter().copied().unzip();
-        let left: Vec<u32> = lots.iter().map(|lot| self.loose[*lot as usize]).collect();
-        let mut filling = Filling::default();
-        let mut machine = EmptyMachine::new(context, &lots, column);
-        let exact_fill = ExactFill::new(context, &mut machine, &lots, &left, &values, 0.0);
-        let counts = exact_fill.and_then(|exact_fill| exact_fill.search(LOOKS, 0).0);
-        for (lot, count) in lots.iter().zip(counts.into_iter().flatten()) {
-            if count > 0 {
-                filling.picks.push((*lot, count));
-                filling.worth += self.appraisal.worth[*lot as usize] * f64::from(count);
-                filling
-                    .load
-                    .add(&context.requests(*lot).times(i64::from(count)));
-            }
         }
         filling
     }

@@ -10,8 +10,6 @@ pub enum Part {
     MixedNodes,
     /// First fit, opening the cheapest machine for each pod.
     Cheapest,
-    /// First fit, opening one machine that holds everything.
-    OneForAll,
     /// First fit, opening machines for many pods where nodes are scarce.
     FewNodes,
     /// Machines that grow with their pods.
@@ -26,8 +24,6 @@ pub enum Part {
     ColumnGeneration,
     /// Fillings of other packings as the first of that program.
     Seeds,
-    /// Values half way between those of two rounds of that program.
-    Halfway,
     /// A beam of partial fillings where there are many lots.
     Beam,
     /// Exchanges of single pods in a greedy filling.
@@ -42,10 +38,6 @@ pub enum Part {
     Redistribute,
     /// Pods put into free room of machines that stay.
     Reinsert,
-    /// Exact fillings in the local search.
-    ExactFill,
-    /// Prices of each machine in the local search.
-    MachinePrices,
     /// The bound from fillings of whole machines.
     FillingBound,
     /// The bound from prices of each machine.

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use crate::pack::assign::{Assignment, NodeFilling, mix};
-use crate::pack::bound::{self, Effort, Known};
+use crate::pack::bound::{self, Effort};
 use crate::pack::compile::Compiled;
 use crate::pack::compile::column_sets::Sets;
 use crate::pack::compile::supply::{CounterId, Ledger};
@@ -21,7 +21,7 @@ use crate::pack::parts::{Part, Without};
 use crate::pack::scenario::Scenario;
 use crate::pack::strategy::Strategy;
 use crate::pack::strategy::best_fit;
-use crate::pack::strategy::column_generation::{self, LotValues};
+use crate::pack::strategy::column_generation;
 use crate::plan::Plan;
 
 use self::score::Score;
@@ -66,7 +66,7 @@ impl Default for Options {
 struct PackingCandidate {
     packing: Packing,
     sets: Sets,
-    lot_values: Option<LotValues>,
+    lot_values: Option<Vec<f64>>,
 }
 
 /// A search that can be stopped between rounds. Plans only get cheaper.
@@ -80,8 +80,8 @@ pub(crate) struct Anytime<'a, 'p> {
     /// The first packing, if pods of it may find no turn to be bound: what comes after may lose more of them.
     first: Option<PackingCandidate>,
     improver: Option<Improver>,
-    /// What pods are worth as whole pods, where column generation has found it.
-    lot_values: Option<LotValues>,
+    /// What a pod of each lot is worth as a whole pod, where column generation has found it.
+    lot_values: Option<Vec<f64>>,
     /// Steps done.
     steps: u64,
 }
@@ -151,7 +151,8 @@ impl<'a, 'p> Anytime<'a, 'p> {
             return false;
         }
         if self.steps == 0 {
-            self.steps += self.compete(left);
+            // Where every way to pack is left out, that is a step too.
+            self.steps += self.compete(left).max(1);
             return true;
         }
         let done = self.improver.as_ref().is_some_and(Improver::is_done);
@@ -178,7 +179,7 @@ impl<'a, 'p> Anytime<'a, 'p> {
         };
         let seed = self.options.seed;
         let improver = self.improver.get_or_insert_with(|| {
-            Improver::new(&context, packing, seed, self.lot_values.as_ref())
+            Improver::new(&context, packing, seed, self.lot_values.is_some())
         });
         for _ in 0..attempts {
             if !limited {
@@ -217,10 +218,7 @@ impl<'a, 'p> Anytime<'a, 'p> {
             thorough: self.options.steps > 0,
             without: self.options.without,
         };
-        let known = Known {
-            lot_values: self.lot_values.as_ref(),
-            prices: self.improver.as_ref().and_then(Improver::prices),
-        };
+        let known = self.lot_values.as_deref();
         let bound =
             bound::lower_bound(compiled, scenario, &self.assignment, packing, effort, known);
         let (mut plan, columns) = render::plan(compiled, &self.assignment, packing, bound);
@@ -295,7 +293,6 @@ impl<'a, 'p> Anytime<'a, 'p> {
         if lots.len() <= column_generation::MAX_LOTS {
             strategies.push(Strategy::ColumnGeneration);
         }
-        strategies.push(Strategy::OneForAll);
         if self.compiled.supply.limited() {
             strategies.push(Strategy::FewNodes);
         }

@@ -11,7 +11,6 @@ use crate::pack::fill::greedy::PodOrder;
 use crate::pack::packing::{Bin, Context, Packing};
 use crate::pack::parts::Part;
 
-use self::column_generation::LotValues;
 use self::first_fit::Opening;
 
 /// Ways to pack from scratch.
@@ -19,7 +18,6 @@ use self::first_fit::Opening;
 pub(crate) enum Strategy {
     Bargains(PodOrder),
     BestFit,
-    OneForAll,
     Cheapest,
     FewNodes,
     ColumnGeneration,
@@ -33,19 +31,19 @@ impl Strategy {
             Strategy::Bargains(PodOrder::Mixed) => Part::Mixed,
             Strategy::Bargains(PodOrder::Even) => Part::Even,
             Strategy::BestFit => Part::BestFit,
-            Strategy::OneForAll => Part::OneForAll,
             Strategy::Cheapest => Part::Cheapest,
             Strategy::FewNodes => Part::FewNodes,
             Strategy::ColumnGeneration => Part::ColumnGeneration,
         }
     }
 
-    /// Packs all lots. `others` are packings found before; column generation says beside its own what pods are worth.
+    /// Packs all lots. `others` are packings found before; column generation says beside its own what a pod of each
+    /// lot is worth.
     pub(crate) fn pack(
         self,
         context: &mut Context<'_, '_>,
         others: &[&Packing],
-    ) -> (Packing, Option<LotValues>) {
+    ) -> (Packing, Option<Vec<f64>>) {
         let mut packing = context.empty();
         let mut lot_values = None;
         match self {
@@ -55,7 +53,6 @@ impl Strategy {
                 lot_values = column_generation::pack(context, &mut packing, others);
                 bargains::pack(context, &mut packing, PodOrder::Large);
             }
-            Strategy::OneForAll => first_fit::pack(context, &mut packing, Opening::OneForAll),
             Strategy::Cheapest => first_fit::pack(context, &mut packing, Opening::Cheapest),
             Strategy::FewNodes => first_fit::pack(context, &mut packing, Opening::Largest),
         }

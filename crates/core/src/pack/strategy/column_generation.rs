@@ -21,8 +21,7 @@ const MAX_NODES: usize = 60_000;
 const FEW_LOTS: usize = 16;
 /// Beginnings of fillings that are kept where there are more: when none is found that is better, more of them.
 const WIDTHS: [usize; 2] = [24, 128];
-/// Fillings looked at for all machines together and each pod once values are known: to see which machines are bargains,
-/// or to prove that none is better.
+/// Fillings looked at for all machines together and each pod to prove that none is worth more than its machine.
 const PROOF_NODES: u64 = 150;
 /// How much work one program is worth for each pod, in numbers of its tableau changed: to pack, and for a bound.
 const PACKING_EFFORT: u64 = 60_000;
@@ -46,25 +45,8 @@ const LARGE_PART: f64 = 0.7;
 /// Fillings worth less than this share of their machine's price are forgotten before the next program.
 const WANTED: f64 = 0.96;
 
-/// So many fillings for each lot are made before some are forgotten: those that are worth less than their machine by more
-/// than this part of its price.
-const MORE_PATTERNS: usize = 2;
-const FAR_BELOW: f64 = 0.1;
-
 /// Fillings taken over from other packings, times lots.
 const SEEDS: usize = 3;
-/// Machines whose best filling is worth less than this share of their price are no bargains.
-const BARGAIN_FILLED: f64 = 0.8;
-
-/// What pods are worth when it is known how they fill whole machines, and which machines are bargains then.
-#[derive(Clone, Debug)]
-pub(crate) struct LotValues {
-    /// By lot.
-    pub(crate) worth: Vec<f64>,
-    /// Columns, best bargain first, with what their best filling is worth as a share of their cost.
-    pub(crate) bargains: Vec<(f64, u32)>,
-}
-
 /// A filling of a machine.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Pattern {
@@ -93,13 +75,13 @@ fn price(context: &Context<'_, '_>, column: u32) -> f64 {
     context.compiled.column(column).cost as f64 / 1e9
 }
 
-/// Packs what has no machine yet, if there are few enough kinds of it, and says what all pods are worth. Something may
-/// be left over. Fillings of other packings are taken over where they are good.
+/// Packs what has no machine yet, if there are few enough kinds of it, and says what a pod of each lot is worth. Something
+/// may be left over. Fillings of other packings are taken over where they are good.
 pub(crate) fn pack(
     context: &mut Context<'_, '_>,
     packing: &mut Packing,
     others: &[&Packing],
-) -> Option<LotValues> {
+) -> Option<Vec<f64>> {
     let lots: Vec<u32> = (0..context.lots.len() as u32)
         .filter(|lot| packing.left[*lot as usize] > 0 && !context.has_host_affinity(*lot))
         .collect();
@@ -144,8 +126,11 @@ pub(crate) fn pack(
         let solution = program.solve(context, packing, most, widths);
         spent += program.spent();
         if lot_values.is_none() {
-            let values = &solution.point;
-            lot_values = Some(LotValues::new(context, &appraisal, &lots, &left, values));
+            let mut worth = appraisal.worth.clone();
+            for (lot, value) in lots.iter().zip(&solution.point) {
+                worth[*lot as usize] = value * 1e9;
+            }
+            lot_values = Some(worth);
         }
         if !buy(context, packing, &lots, &program.patterns, &solution) {
             break;
@@ -204,51 +189,6 @@ fn value(pattern: &Pattern, values: &[f64]) -> f64 {
     value
 }
 
-impl LotValues {
-    /// From the values of a program, in dollars by position, lowered until no filling that can be found is worth more
-    /// than its machine.
-    fn new(
-        context: &Context<'_, '_>,
-        appraisal: &Appraisal,
-        lots: &[u32],
-        left: &[u32],
-        values: &[f64],
-    ) -> Self {
-        let nodes = (MAX_NODES / lots.len().max(1)) as u32;
-        let mut budget = effort(left, PROOF_NODES) as u32;
-        let mut worst = 1.0;
-        let mut bargains = Vec::with_capacity(appraisal.bargains.len());
-        for (potential, column) in &appraisal.bargains {
-            let cost = price(context, *column);
-            let least = cost * BARGAIN_FILLED;
-            let search = || {
-                let mut machine = EmptyMachine::new(context, lots, *column);
-                let exact_fill = ExactFill::new(context, &mut machine, lots, left, values, least)?;
-                Some(exact_fill.search(nodes.min(budget), widths(lots.len(), context.without)[0]))
-            };
-            let searched = if budget > 0 { search() } else { None };
-            let (found, looked_at) = searched.unwrap_or_default();
-            budget = budget.saturating_sub(looked_at);
-            let column = *column;
-            let ratio = found.map(|counts| value(&Pattern { column, counts }, values) / cost);
-            if let Some(ratio) = ratio
-                && ratio > worst
-            {
-                worst = ratio;
-            }
-            // The others in the order of what their room could be worth.
-            let unfilled = BARGAIN_FILLED * potential.min(1.0);
-            bargains.push((ratio.unwrap_or(unfilled), column));
-        }
-        bargains.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-        let mut worth = appraisal.worth.clone();
-        for (lot, value) in lots.iter().zip(values) {
-            worth[*lot as usize] = value * 1e9 / worst;
-        }
-        LotValues { worth, bargains }
-    }
-}
-
 /// A linear program over fillings, which are made as they are needed.
 struct PatternProgram<'a> {
     lots: &'a [u32],
@@ -263,8 +203,6 @@ struct PatternProgram<'a> {
     /// The column to be looked at next.
     next: usize,
     looked: u64,
-    /// With more fillings than this, those are forgotten that the program does not use.
-    many: usize,
 }
 
 impl<'a> PatternProgram<'a> {
@@ -292,7 +230,6 @@ impl<'a> PatternProgram<'a> {
             tableau: Tableau::new(&objective),
             next: 0,
             looked: 0,
-            many: 2 * MORE_PATTERNS * lots.len(),
         };
         for pattern in patterns {
             program.add(context, pattern);
@@ -324,9 +261,6 @@ impl<'a> PatternProgram<'a> {
     }
 
     /// Makes fillings until no machine has a better one, with one width of looking for them after the other.
-    ///
-    /// Values jump about before they settle. Halfway between those of the last round and the new ones, fillings are found
-    /// that are good at both, and fewer rounds are needed (Wentges).
     fn solve(
         &mut self,
         context: &Context<'_, '_>,
@@ -336,7 +270,6 @@ impl<'a> PatternProgram<'a> {
     ) -> LpSolution {
         self.tableau.ascend();
         let mut solution = self.solution();
-        let mut values = solution.point.clone();
         for _ in 0..MAX_ROUNDS {
             let Some((width, wider)) = widths.split_first() else {
                 break;
@@ -344,44 +277,14 @@ impl<'a> PatternProgram<'a> {
             if self.spent() > effort {
                 break;
             }
-            // Where all fillings are looked through, values settle soon, and halfway between them fillings of small
-            // machines were found that cost the same as those of large ones.
-            let through = *width == 0;
-            let halfway = !through && context.without.keeps(Part::Halfway);
-            for (value, new) in values.iter_mut().zip(&solution.point) {
-                *value = if halfway {
-                    f64::midpoint(*value, *new)
-                } else {
-                    *new
-                };
-            }
-            let mut found = self.generate(context, packing, &values, *width);
-            if found == 0 && halfway {
-                values.clone_from(&solution.point);
-                found = self.generate(context, packing, &values, *width);
-            }
-            if found == 0 {
+            if self.generate(context, packing, &solution.point, *width) == 0 {
                 widths = wider;
                 continue;
             }
             self.tableau.descend();
-            if !through && self.patterns.len() > self.many {
-                self.forget(context);
-            }
             solution = self.solution();
         }
         solution
-    }
-
-    /// Forgets fillings that are worth far less than their machines: should they be wanted, they are made again.
-    fn forget(&mut self, context: &Context<'_, '_>) {
-        let patterns = &self.patterns;
-        let is_far =
-            |at: usize, spare: f64| spare > FAR_BELOW * price(context, patterns[at].column);
-        let stays = self.tableau.forget(is_far);
-        let mut stays = stays.into_iter();
-        self.patterns.retain(|_| stays.next().unwrap_or(true));
-        self.many = self.patterns.len() + MORE_PATTERNS * self.lots.len();
     }
 
     /// Adds fillings that are worth more than their machines; returns how many it were.

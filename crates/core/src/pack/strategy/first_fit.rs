@@ -11,8 +11,6 @@ use crate::pack::packing::{Context, Packing};
 pub(crate) enum Opening {
     /// The one in which the pod costs least by the resource it takes most of.
     BestShare,
-    /// The cheapest that holds everything that is left, or else as `BestShare`.
-    OneForAll,
     /// The cheapest that holds the pod: what an autoscaler without a plan does.
     Cheapest,
     /// The one that holds most pods of the kind: few nodes, where nodes are what is scarce.
@@ -32,11 +30,6 @@ pub(crate) fn pack_as_opened(
     opening: Opening,
 ) {
     let order = context.by_size();
-    let mut total = Vector::ZERO;
-    for lot in order.iter().filter(|lot| !context.has_host_affinity(**lot)) {
-        let count = i64::from(packing.left[*lot as usize]);
-        total.add(&context.requests(*lot).times(count));
-    }
     let mut room_tree = RoomTree::default();
     for index in 0..packing.bins.len() {
         room_tree.push(&free(context, packing, index));
@@ -45,14 +38,9 @@ pub(crate) fn pack_as_opened(
         if context.has_host_affinity(lot) {
             continue;
         }
-        let before = packing.left[lot as usize];
-        if before > 0 {
-            into_open(context, packing, &mut room_tree, lot);
-        }
-        let packed = i64::from(before - packing.left[lot as usize]);
-        total.subtract(&context.requests(lot).times(packed));
+        into_open(context, packing, &mut room_tree, lot);
         while packing.left[lot as usize] > 0 {
-            let Some(bin) = open_for(context, packing, lot, &total, opening) else {
+            let Some(bin) = open_for(context, packing, lot, opening) else {
                 break;
             };
             let room = context.room(&packing.bins[bin], lot);
@@ -62,12 +50,8 @@ pub(crate) fn pack_as_opened(
                 break;
             }
             context.put(packing, bin, lot, take);
-            total.subtract(&context.requests(lot).times(i64::from(take)));
             room_tree.push(&free(context, packing, bin));
         }
-        // What found no machine does not count towards what the next one should hold.
-        let left = i64::from(packing.left[lot as usize]);
-        total.subtract(&context.requests(lot).times(left));
     }
 }
 
@@ -106,18 +90,9 @@ fn open_for(
     context: &mut Context<'_, '_>,
     packing: &mut Packing,
     lot: u32,
-    rest: &Vector,
     opening: Opening,
 ) -> Option<usize> {
     let set = context.lot(lot).set;
-    if opening == Opening::OneForAll {
-        let all = context
-            .sets
-            .cheapest(context.compiled, &packing.ledger, set, rest);
-        if let Some(column) = all {
-            return context.open(packing, column, set);
-        }
-    }
     let column = match opening {
         Opening::Largest => largest(context, packing, lot)?,
         Opening::Cheapest => {
@@ -125,7 +100,7 @@ fn open_for(
             let (compiled, ledger) = (context.compiled, &packing.ledger);
             context.sets.cheapest(compiled, ledger, set, requests)?
         }
-        Opening::BestShare | Opening::OneForAll => best_share(context, packing, lot)?,
+        Opening::BestShare => best_share(context, packing, lot)?,
     };
     context.open(packing, column, set)
 }

@@ -81,15 +81,6 @@ impl Prices {
         })
     }
 
-    /// Whether all that pods of an appraisal ask for has a price wherever it can be had.
-    pub(crate) fn cover(&self, appraisal: &Appraisal) -> bool {
-        let mut known: Vec<u32> = self.of.iter().map(|(column, _)| *column).collect();
-        known.sort_unstable();
-        let mut bargains = appraisal.bargains.iter();
-        self.resources == appraisal.resources
-            && bargains.all(|(_, column)| known.binary_search(column).is_ok())
-    }
-
     /// Puts closer values in the place of those of an appraisal that they cover.
     pub(crate) fn refine(
         &self,
