@@ -18,14 +18,21 @@ use crate::pack::compile::Compiled;
 use crate::pack::compile::caps;
 use crate::pack::compile::column_sets::{NOTHING, SetId, Sets};
 use crate::pack::compile::groups::GroupKind;
+use crate::pack::compile::ids::ColumnId;
 use crate::pack::compile::nodes::ExistingNode;
 use crate::pack::compile::profile::Level;
 use crate::pack::dense::bits::Bits;
 use crate::pack::dense::intern::FixedMap;
+use crate::pack::dense::typed::{Id as _, IdVec, ids};
 use crate::pack::dense::vector::Vector;
 use crate::pack::scenario::{Queue, Scenario};
 
 pub(crate) use lot_limits::LotLimits;
+
+ids! {
+    /// The number of a lot.
+    LotId;
+}
 
 /// Any cell will do.
 pub(crate) const ANYWHERE: u32 = u32::MAX;
@@ -44,7 +51,7 @@ pub(crate) struct Lot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Node(u32),
-    Lot(u32),
+    Lot(LotId),
 }
 
 /// An anchored pod takes its place.
@@ -77,7 +84,7 @@ pub(crate) enum NodeFilling {
 pub(crate) struct Assignment {
     /// All pods, in order of priority, size and age.
     pub(crate) queues: Vec<Queue>,
-    pub(crate) lots: Vec<Lot>,
+    pub(crate) lots: IdVec<LotId, Lot>,
     /// Pods put on nodes: node, class, count.
     pub(crate) on_nodes: Vec<(u32, u32, u32)>,
     /// Anchored pods in order of binding.
@@ -85,16 +92,20 @@ pub(crate) struct Assignment {
     /// Pods that find no place at all: class and count.
     pub(crate) failed: Vec<(u32, u32)>,
     /// Pods of each lot for which no machine was found so far. They come last and no rule counts on them.
-    pub(crate) surplus: Vec<u32>,
+    pub(crate) surplus: IdVec<LotId, u32>,
     pub(crate) topology: Topology,
 }
 
 impl Assignment {
     /// Whether the order found here may not hold for what was packed: pods that others count on have no machine, or
     /// pods must share a host that only packing gave them.
-    pub(crate) fn needs_bind_simulation(&self, compiled: &Compiled<'_>, left: &[u32]) -> bool {
-        let short = |(index, (lot, left)): (usize, (&Lot, &u32))| {
-            let surplus = self.surplus.get(index).is_some_and(|count| *count > 0);
+    pub(crate) fn needs_bind_simulation(
+        &self,
+        compiled: &Compiled<'_>,
+        left: &IdVec<LotId, u32>,
+    ) -> bool {
+        let short = |((id, lot), left): ((LotId, &Lot), &u32)| {
+            let surplus = self.surplus.find(id).is_some_and(|count| *count > 0);
             (*left > 0 || surplus) && compiled.profile(lot.class).anchored
         };
         let host_affinity = |queue: &Queue| {
@@ -103,7 +114,7 @@ impl Assignment {
                 .last()
                 .is_some_and(|level| !level.host_affinity.is_empty())
         };
-        let mut lots = self.lots.iter().zip(left).enumerate();
+        let mut lots = self.lots.pairs().zip(left);
         lots.any(short) || self.queues.iter().any(host_affinity)
     }
 }
@@ -121,7 +132,7 @@ pub(crate) struct Assigner<'a, 'p> {
     /// Hosts whose pods look for another place.
     removed: &'a Bits,
     out: Assignment,
-    lot_index: FixedMap<(u32, u32, SetId), u32>,
+    lot_index: FixedMap<(u32, u32, SetId), LotId>,
     /// Cheapest share of a machine by class, level, cell and tier of pools.
     shares: FixedMap<(u32, u32, u32, usize), (SetId, i64)>,
     buys: bool,
@@ -158,11 +169,11 @@ impl<'a, 'p> Assigner<'a, 'p> {
             removed,
             out: Assignment {
                 queues: scenario.queues(compiled),
-                lots: Vec::new(),
+                lots: IdVec::default(),
                 on_nodes: Vec::new(),
                 events: Vec::new(),
                 failed: Vec::new(),
-                surplus: Vec::new(),
+                surplus: IdVec::default(),
                 topology: Topology::new(compiled, removed),
             },
             lot_index: FixedMap::default(),
@@ -340,7 +351,7 @@ impl<'a, 'p> Assigner<'a, 'p> {
             self.out.events.extend(again);
         }
         self.out.surplus.resize(self.out.lots.len(), 0);
-        self.out.surplus[lot as usize] += count;
+        self.out.surplus[lot] += count;
         true
     }
 
@@ -355,12 +366,12 @@ impl<'a, 'p> Assigner<'a, 'p> {
     fn limit_left(&self, class: u32, level: usize, set: SetId) -> u32 {
         let most = self.lot_limits.of(class, level as u32, set);
         let lot = self.lot_index.get(&(class, level as u32, set));
-        let present = lot.map_or(0, |lot| self.out.lots[*lot as usize].count);
+        let present = lot.map_or(0, |lot| self.out.lots[*lot].count);
         most.saturating_sub(present)
     }
 
-    fn lot(&mut self, class: u32, level: u32, set: SetId, cell: u32, count: u32) -> u32 {
-        let next = self.out.lots.len() as u32;
+    fn lot(&mut self, class: u32, level: u32, set: SetId, cell: u32, count: u32) -> LotId {
+        let next = LotId::at(self.out.lots.len());
         let index = *self.lot_index.entry((class, level, set)).or_insert(next);
         if index == next {
             self.out.lots.push(Lot {
@@ -371,7 +382,7 @@ impl<'a, 'p> Assigner<'a, 'p> {
                 count: 0,
             });
         }
-        self.out.lots[index as usize].count += count;
+        self.out.lots[index].count += count;
         index
     }
 
@@ -577,7 +588,7 @@ impl<'a, 'p> Assigner<'a, 'p> {
             };
             let bits = &compiled.demand_columns[filter as usize];
             let narrowed = self.sets.within(compiled, set, bits);
-            let fits = |column: &u32| requests.fits(&compiled.column(*column).room);
+            let fits = |column: &ColumnId| requests.fits(&compiled.column(*column).room);
             if self.sets.list(narrowed).iter().any(fits) {
                 set = narrowed;
             } else {

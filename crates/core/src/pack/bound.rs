@@ -6,11 +6,12 @@ mod spread;
 use std::collections::BTreeMap;
 
 use crate::money::Money;
-use crate::pack::assign::{Assignment, Lot};
+use crate::pack::assign::{Assignment, Lot, LotId};
 use crate::pack::compile::Compiled;
 use crate::pack::compile::column_sets::{NOTHING, Sets};
 use crate::pack::compile::supply::CounterId;
 use crate::pack::dense::intern::FixedMap;
+use crate::pack::dense::typed::IdVec;
 use crate::pack::packing::{Bin, Context, Packing};
 use crate::pack::parts::{Part, Without};
 use crate::pack::scenario::Scenario;
@@ -35,7 +36,7 @@ pub(crate) fn lower_bound(
     assignment: &Assignment,
     packing: &Packing,
     effort: Effort,
-    lot_values: Option<&[f64]>,
+    lot_values: Option<&IdVec<LotId, f64>>,
 ) -> Money {
     let mut sets = Sets::new(compiled);
     let lots = placed(compiled, &mut sets, assignment, packing);
@@ -54,7 +55,7 @@ pub(crate) fn lower_bound(
         lots
     };
     let ledger = compiled.supply.ledger();
-    let counts: Vec<u32> = lots.iter().map(|lot| lot.count).collect();
+    let counts: IdVec<LotId, u32> = lots.iter().map(|lot| lot.count).collect();
     let context = Context {
         compiled,
         sets: &mut sets,
@@ -112,7 +113,7 @@ fn below(bound: i64, cost: i64) -> Money {
 }
 
 /// What all pods are worth together.
-fn worth(appraisal: &Appraisal, counts: &[u32]) -> f64 {
+fn worth(appraisal: &Appraisal, counts: &IdVec<LotId, u32>) -> f64 {
     let mut total = 0.0;
     for (worth, count) in appraisal.worth.iter().zip(counts) {
         total += worth * f64::from(*count);
@@ -126,7 +127,7 @@ fn placed(
     sets: &mut Sets,
     assignment: &Assignment,
     packing: &Packing,
-) -> Vec<Lot> {
+) -> IdVec<LotId, Lot> {
     let mut missing: FixedMap<u32, u32> = FixedMap::default();
     for (class, count) in &assignment.failed {
         *missing.entry(*class).or_insert(0) += count;
@@ -134,7 +135,7 @@ fn placed(
     for (lot, left) in assignment.lots.iter().zip(&packing.left) {
         *missing.entry(lot.class).or_insert(0) += left;
     }
-    let mut lots = Vec::new();
+    let mut lots = IdVec::default();
     for queue in &assignment.queues {
         let missing = missing.get_mut(&queue.class);
         let gone = missing.map_or(0, |left| {
@@ -162,7 +163,11 @@ fn placed(
 }
 
 /// What a pod of each lot is worth by column generation, if that knows all their classes.
-fn by_class(lot_values: &[f64], assignment: &Assignment, lots: &[Lot]) -> Option<Vec<f64>> {
+fn by_class(
+    lot_values: &IdVec<LotId, f64>,
+    assignment: &Assignment,
+    lots: &IdVec<LotId, Lot>,
+) -> Option<Vec<f64>> {
     let mut known: FixedMap<u32, f64> = FixedMap::default();
     for (lot, worth) in assignment.lots.iter().zip(lot_values) {
         let least = known.entry(lot.class).or_insert(*worth);
@@ -207,7 +212,7 @@ fn scarce_bargains(context: &Context<'_, '_>, appraisal: &Appraisal) -> f64 {
 }
 
 fn most_demanding(context: &Context<'_, '_>) -> i64 {
-    let alone = |lot: u32| {
+    let alone = |lot: LotId| {
         let set = context.lot(lot).set;
         let requests = context.requests(lot);
         let compiled = context.compiled;
@@ -227,10 +232,7 @@ fn most_demanding(context: &Context<'_, '_>) -> i64 {
             .filter_map(|custom_type| Some(compiled.fitted(custom_type, requests)?.cost));
         custom.chain(fixed).min()
     };
-    (0..context.lots.len() as u32)
-        .filter_map(alone)
-        .max()
-        .unwrap_or(0)
+    context.lots.ids().filter_map(alone).max().unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ pub(crate) mod custom;
 pub(crate) mod demand;
 pub(crate) mod drain;
 pub(crate) mod groups;
+pub(crate) mod ids;
 pub(crate) mod labels;
 pub(crate) mod min_values;
 pub(crate) mod nodes;
@@ -23,6 +24,7 @@ use crate::pack::compile::columns::Column;
 use crate::pack::compile::custom::CustomTypes;
 use crate::pack::compile::demand::Demand;
 use crate::pack::compile::groups::{GroupKind, Groups};
+use crate::pack::compile::ids::ColumnId;
 use crate::pack::compile::labels::Keys;
 use crate::pack::compile::min_values::MinValues;
 use crate::pack::compile::nodes::ExistingNode;
@@ -32,6 +34,7 @@ use crate::pack::compile::supply::Supply;
 use crate::pack::compile::tie_break::TieBreak;
 use crate::pack::dense::bits::Bits;
 use crate::pack::dense::intern::{FixedMap, Interner};
+use crate::pack::dense::typed::IdVec;
 use crate::pack::dense::vector::{Table, Vector};
 use crate::plan::{Home, PodRef};
 use crate::problem::{Pod, Problem};
@@ -86,7 +89,7 @@ pub(crate) struct Compiled<'p> {
     pub(crate) min_values: MinValues,
     pub(crate) supply: Supply,
     /// Offers worth looking at, cheapest first.
-    pub(crate) columns: Vec<Column>,
+    pub(crate) columns: IdVec<ColumnId, Column>,
     /// Machines of custom size.
     pub(crate) custom_types: CustomTypes,
     /// Columns that meet a demand.
@@ -178,7 +181,7 @@ impl<'p> Compiled<'p> {
             pools,
             min_values,
             supply,
-            columns,
+            columns: columns.into(),
             custom_types,
             demand_columns,
             demand_offers,
@@ -201,8 +204,8 @@ impl<'p> Compiled<'p> {
     }
 
     /// A column by number.
-    pub(crate) fn column(&self, column: u32) -> &Column {
-        &self.columns[column as usize]
+    pub(crate) fn column(&self, column: ColumnId) -> &Column {
+        &self.columns[column]
     }
 
     /// The class of a pod.

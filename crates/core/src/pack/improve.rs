@@ -7,11 +7,14 @@
 pub(crate) mod redistribute;
 pub(crate) mod resize;
 
+use crate::pack::assign::LotId;
 use crate::pack::compile::caps;
 use crate::pack::compile::column_sets::{NOTHING, SetId};
+use crate::pack::compile::ids::ColumnId;
 use crate::pack::compile::supply::Ledger;
 use crate::pack::dense::intern::FixedMap;
 use crate::pack::dense::seeded::SeededGenerator;
+use crate::pack::dense::typed::IdVec;
 use crate::pack::dense::vector::{Lead, lead_fits};
 use crate::pack::fill::greedy::{Filling, GreedyFill, PodOrder};
 use crate::pack::packing::{Bin, Context, Packing};
@@ -92,11 +95,11 @@ pub(crate) struct Improver {
     appraisal: Appraisal,
     greedy: GreedyFill,
     /// By lot: pods without a machine in the attempt at hand.
-    loose: Vec<u32>,
+    loose: IdVec<LotId, u32>,
     /// By machine: the part of its price that its pods are not worth.
     waste: Vec<f64>,
     /// By set: columns by what their room is worth for the price, best first.
-    bargains: FixedMap<SetId, Vec<u32>>,
+    bargains: FixedMap<SetId, Vec<ColumnId>>,
     /// How pods are redistributed, if they can be.
     redistribution: Option<&'static Redistribution>,
     seed: u64,
@@ -110,10 +113,10 @@ struct Attempt {
     generator: SeededGenerator,
     ledger: Ledger,
     /// Lots with loose pods, most valuable first.
-    lots: Vec<u32>,
+    lots: Vec<LotId>,
     /// Pods that go into room that other machines have free: machine, lot, count.
-    reinserted: Vec<(usize, u32, u32)>,
-    bought: Vec<(u32, Filling)>,
+    reinserted: Vec<(usize, LotId, u32)>,
+    bought: Vec<(ColumnId, Filling)>,
     /// What the machines taken away cost, less what was bought.
     budget: i64,
     /// What pods that are still loose are worth.
@@ -127,7 +130,7 @@ impl Improver {
         seed: u64,
         generated: bool,
     ) -> Self {
-        let counts: Vec<u32> = context.lots.iter().map(|lot| lot.count).collect();
+        let counts: IdVec<LotId, u32> = context.lots.iter().map(|lot| lot.count).collect();
         let appraisal = Appraisal::new(context, &counts);
         let pods: u64 = counts.iter().map(|count| u64::from(*count)).sum();
         // Whole parts of a program's fillings are nearly all there is: redistributing finds nothing better.
@@ -144,7 +147,7 @@ impl Improver {
             });
         let mut improver = Improver {
             greedy: GreedyFill::new(counts.len()),
-            loose: vec![0; counts.len()],
+            loose: IdVec::filled(0, counts.len()),
             waste: Vec::new(),
             bargains: FixedMap::default(),
             redistribution,
@@ -164,7 +167,7 @@ impl Improver {
     fn waste_of(&self, context: &Context<'_, '_>, bin: &Bin) -> f64 {
         let mut waste = context.compiled.column(bin.column).cost as f64;
         for (lot, count) in &bin.pods {
-            waste -= self.appraisal.worth[*lot as usize] * f64::from(*count);
+            waste -= self.appraisal.worth[*lot] * f64::from(*count);
         }
         waste
     }
@@ -202,7 +205,7 @@ impl Improver {
             self.repack(context, &mut attempt)
         };
         for lot in &attempt.lots {
-            self.loose[*lot as usize] = 0;
+            self.loose[*lot] = 0;
         }
         let fewer = attempt.bought.len() <= chosen.len();
         if done && (attempt.budget > 0 || (attempt.budget == 0 && fewer)) {
@@ -296,16 +299,16 @@ impl Improver {
             attempt.ledger.give(&column.uses);
             attempt.budget += column.cost;
             for (lot, count) in &bin.pods {
-                if self.loose[*lot as usize] == 0 {
+                if self.loose[*lot] == 0 {
                     attempt.lots.push(*lot);
                 }
-                self.loose[*lot as usize] += count;
-                attempt.worth += self.appraisal.worth[*lot as usize] * f64::from(*count);
+                self.loose[*lot] += count;
+                attempt.worth += self.appraisal.worth[*lot] * f64::from(*count);
             }
         }
         let worth = &self.appraisal.worth;
         attempt.lots.sort_by(|a, b| {
-            let (first, second) = (worth[*a as usize], worth[*b as usize]);
+            let (first, second) = (worth[*a], worth[*b]);
             second.total_cmp(&first).then(a.cmp(b))
         });
         attempt
@@ -325,10 +328,10 @@ impl Improver {
             return false;
         }
         let pods = attempt.lots.iter();
-        let pods = pods.map(|lot| (*lot, self.loose[*lot as usize]));
+        let pods = pods.map(|lot| (*lot, self.loose[*lot]));
         let pod_set = PodSet::new(context, &self.appraisal, pods);
         let chosen_columns = chosen.iter().map(|index| packing.bins[*index].column);
-        let columns: Vec<u32> = chosen_columns.collect();
+        let columns: Vec<ColumnId> = chosen_columns.collect();
         let Some(columns) = pod_set.propose(context, &mut attempt.generator, &columns, &bargains)
         else {
             return false;
@@ -339,18 +342,18 @@ impl Improver {
             };
             self.buy(context, attempt, column, filling);
         }
-        if attempt.lots.iter().any(|lot| self.loose[*lot as usize] > 0) {
+        if attempt.lots.iter().any(|lot| self.loose[*lot] > 0) {
             self.reinsert(context, packing, chosen, attempt);
         }
         attempt.worth <= attempt.budget as f64 + 1.0 && self.repack(context, attempt)
     }
 
     /// The best columns for loose pods: those that pods worth most of all of them may use.
-    fn bargains_for(&self, context: &Context<'_, '_>, lots: &[u32]) -> Vec<u32> {
+    fn bargains_for(&self, context: &Context<'_, '_>, lots: &[LotId]) -> Vec<ColumnId> {
         let mut total = 0.0;
         let mut sets: Vec<(SetId, f64)> = Vec::new();
         for lot in lots {
-            let worth = self.appraisal.worth[*lot as usize] * f64::from(self.loose[*lot as usize]);
+            let worth = self.appraisal.worth[*lot] * f64::from(self.loose[*lot]);
             let set = context.lot(*lot).set;
             total += worth;
             match sets.iter_mut().find(|(own, _)| *own == set) {
@@ -358,7 +361,7 @@ impl Improver {
                 None => sets.push((set, worth)),
             }
         }
-        let suits = |column: u32| {
+        let suits = |column: ColumnId| {
             let able = sets.iter();
             let able =
                 able.filter(|(set, _)| context.sets.list(*set).binary_search(&column).is_ok());
@@ -373,7 +376,7 @@ impl Improver {
         &mut self,
         context: &Context<'_, '_>,
         attempt: &mut Attempt,
-        column: u32,
+        column: ColumnId,
         filling: Filling,
     ) {
         let bought = context.compiled.column(column);
@@ -381,7 +384,7 @@ impl Improver {
         attempt.budget -= bought.cost;
         attempt.worth -= filling.worth;
         for (lot, count) in &filling.picks {
-            self.loose[*lot as usize] -= count;
+            self.loose[*lot] -= count;
         }
         attempt.bought.push((column, filling));
     }
@@ -401,8 +404,8 @@ impl Improver {
         }
         // Few pods fit anywhere: what decides is looked at first, side by side.
         let loose = attempt.lots.iter();
-        let mut waiting: Vec<(u32, Lead)> = loose
-            .filter(|lot| self.loose[**lot as usize] > 0)
+        let mut waiting: Vec<(LotId, Lead)> = loose
+            .filter(|lot| self.loose[**lot] > 0)
             .map(|lot| (*lot, context.requests(*lot).lead()))
             .collect();
         for step in 0..count.min(VISITED) {
@@ -418,7 +421,7 @@ impl Improver {
                 if !lead_fits(need, &free) || !context.may_use(*lot, bin.column) {
                     continue;
                 }
-                let loose = &mut self.loose[*lot as usize];
+                let loose = &mut self.loose[*lot];
                 let take = context.room(&visited, *lot).min(*loose);
                 if take == 0 {
                     continue;
@@ -433,17 +436,17 @@ impl Improver {
                     caps::hold(&mut visited.caps, *cap, take);
                 }
                 *loose -= take;
-                attempt.worth -= self.appraisal.worth[*lot as usize] * f64::from(take);
+                attempt.worth -= self.appraisal.worth[*lot] * f64::from(take);
                 attempt.reinserted.push((index, *lot, take));
             }
-            waiting.retain(|(lot, _)| self.loose[*lot as usize] > 0);
+            waiting.retain(|(lot, _)| self.loose[*lot] > 0);
         }
     }
 
     /// Buys machines until no pod is loose; false if the budget does not suffice.
     fn repack(&mut self, context: &mut Context<'_, '_>, attempt: &mut Attempt) -> bool {
         let mut lots = attempt.lots.clone();
-        lots.retain(|lot| self.loose[*lot as usize] > 0);
+        lots.retain(|lot| self.loose[*lot] > 0);
         let pod_order = POD_ORDERS[attempt.generator.below(POD_ORDERS.len())];
         self.greedy
             .take_in(context, &self.appraisal, pod_order, lots.clone());
@@ -461,7 +464,7 @@ impl Improver {
             if let Some((_, filling)) = attempt.bought.last() {
                 self.greedy.sweep(filling, &self.loose);
             }
-            lots.retain(|lot| self.loose[*lot as usize] > 0);
+            lots.retain(|lot| self.loose[*lot] > 0);
             // Rounding in sums must not end an attempt that would have come out even.
             if attempt.worth > attempt.budget as f64 + 1.0 {
                 return false;
@@ -475,11 +478,11 @@ impl Improver {
         &mut self,
         context: &mut Context<'_, '_>,
         attempt: &mut Attempt,
-        leads: u32,
-    ) -> Option<(u32, Filling)> {
+        leads: LotId,
+    ) -> Option<(ColumnId, Filling)> {
         let set = context.lot(leads).set;
         let count = self.rank(context, set);
-        let mut best: Option<(f64, u32, Filling)> = None;
+        let mut best: Option<(f64, ColumnId, Filling)> = None;
         for _ in 0..FILLED.min(count) {
             let part = attempt.generator.unit();
             let index = (part * part * count as f64) as usize;
@@ -505,7 +508,7 @@ impl Improver {
     fn fill(
         &mut self,
         context: &Context<'_, '_>,
-        column: u32,
+        column: ColumnId,
         generator: &mut SeededGenerator,
     ) -> Filling {
         let (appraisal, loose) = (&self.appraisal, &mut self.loose);
@@ -549,10 +552,10 @@ impl Improver {
         }
         for (bin, lot, count) in attempt.reinserted {
             context.put(packing, bin, lot, count);
-            self.waste[bin] -= self.appraisal.worth[lot as usize] * f64::from(count);
+            self.waste[bin] -= self.appraisal.worth[lot] * f64::from(count);
         }
         for (column, filling) in attempt.bought {
-            let set = context.lots[filling.picks[0].0 as usize].set;
+            let set = context.lot(filling.picks[0].0).set;
             let Some(bin) = context.open(packing, column, set) else {
                 debug_assert!(false, "an attempt bought what cannot be had");
                 continue;
@@ -566,7 +569,7 @@ impl Improver {
 }
 
 /// What a machine and pods of a lot may both use, if that meets the `minValues` of the machine's pool.
-fn joins(context: &mut Context<'_, '_>, bin: &Bin, lot: u32, count: u32) -> Option<SetId> {
+fn joins(context: &mut Context<'_, '_>, bin: &Bin, lot: LotId, count: u32) -> Option<SetId> {
     let set = context.lot(lot).set;
     let set = context.sets.meet(context.compiled, bin.set, set);
     let load = bin
@@ -579,7 +582,7 @@ fn joins(context: &mut Context<'_, '_>, bin: &Bin, lot: u32, count: u32) -> Opti
 }
 
 /// The cheapest column for a filling.
-fn smallest(context: &mut Context<'_, '_>, ledger: &Ledger, filling: &Filling) -> Option<u32> {
+fn smallest(context: &mut Context<'_, '_>, ledger: &Ledger, filling: &Filling) -> Option<ColumnId> {
     let (first, others) = filling.picks.split_first()?;
     let mut set = context.lot(first.0).set;
     for (lot, _) in others {

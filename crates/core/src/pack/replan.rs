@@ -7,6 +7,9 @@ use std::collections::BTreeMap;
 
 use crate::name::Name;
 use crate::pack::compile::Compiled;
+use crate::pack::compile::ids::ColumnId;
+use crate::pack::dense::typed::Id as _;
+use crate::pack::dense::vector::Vector;
 use crate::pack::output::alternatives;
 use crate::pack::preferences::{Relaxations, ignoring};
 use crate::pack::scenario::Scenario;
@@ -78,13 +81,14 @@ fn may_be_placed(compiled: &Compiled<'_>, class: u32) -> bool {
     if profile.invalid.is_some() || class.uncounted.is_some() {
         return false;
     }
+    let fits = |room: &Vector| class.requests.fits(room);
     profile.anchored
         || profile.levels.last().is_some_and(|level| {
             let mut columns = compiled.demand_columns[level.demand as usize].iter();
             let mut nodes = compiled.demand_nodes[level.demand as usize].iter();
             !level.host_affinity.is_empty()
-                || columns.any(|column| class.requests.fits(&compiled.columns[column].room))
-                || nodes.any(|node| class.requests.fits(&compiled.nodes[node].room))
+                || columns.any(|column| fits(&compiled.column(ColumnId::at(column)).room))
+                || nodes.any(|node| fits(&compiled.nodes[node].room))
         })
 }
 

@@ -6,11 +6,12 @@ pub(crate) mod score;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use crate::pack::assign::{Assignment, NodeFilling, mix};
+use crate::pack::assign::{Assignment, LotId, NodeFilling, mix};
 use crate::pack::bound::{self, Effort};
 use crate::pack::compile::Compiled;
 use crate::pack::compile::column_sets::Sets;
 use crate::pack::compile::supply::{CounterId, Ledger};
+use crate::pack::dense::typed::IdVec;
 use crate::pack::fill::greedy::PodOrder;
 use crate::pack::improve::Improver;
 use crate::pack::improve::resize;
@@ -66,7 +67,7 @@ impl Default for Options {
 struct PackingCandidate {
     packing: Packing,
     sets: Sets,
-    lot_values: Option<Vec<f64>>,
+    lot_values: Option<IdVec<LotId, f64>>,
 }
 
 /// A search that can be stopped between rounds. Plans only get cheaper.
@@ -81,7 +82,7 @@ pub(crate) struct Anytime<'a, 'p> {
     first: Option<PackingCandidate>,
     improver: Option<Improver>,
     /// What a pod of each lot is worth as a whole pod, where column generation has found it.
-    lot_values: Option<Vec<f64>>,
+    lot_values: Option<IdVec<LotId, f64>>,
     /// Steps done.
     steps: u64,
 }
@@ -218,7 +219,7 @@ impl<'a, 'p> Anytime<'a, 'p> {
             thorough: self.options.steps > 0,
             without: self.options.without,
         };
-        let known = self.lot_values.as_deref();
+        let known = self.lot_values.as_ref();
         let bound =
             bound::lower_bound(compiled, scenario, &self.assignment, packing, effort, known);
         let (mut plan, columns) = render::plan(compiled, &self.assignment, packing, bound);
@@ -261,7 +262,7 @@ impl<'a, 'p> Anytime<'a, 'p> {
     /// Ways to pack that suit the problem, the most promising first.
     fn strategies(&mut self) -> Vec<Strategy> {
         let lots = &self.assignment.lots;
-        let counts: Vec<u32> = lots.iter().map(|lot| lot.count).collect();
+        let counts: IdVec<LotId, u32> = lots.iter().map(|lot| lot.count).collect();
         let context = Context {
             compiled: self.compiled,
             sets: &mut self.best.sets,

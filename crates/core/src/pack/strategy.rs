@@ -6,7 +6,9 @@ pub(crate) mod column_generation;
 pub(crate) mod first_fit;
 pub(crate) mod host_affinity;
 
+use crate::pack::assign::LotId;
 use crate::pack::compile::column_sets::NOTHING;
+use crate::pack::dense::typed::IdVec;
 use crate::pack::fill::greedy::PodOrder;
 use crate::pack::packing::{Bin, Context, Packing};
 use crate::pack::parts::Part;
@@ -43,7 +45,7 @@ impl Strategy {
         self,
         context: &mut Context<'_, '_>,
         others: &[&Packing],
-    ) -> (Packing, Option<Vec<f64>>) {
+    ) -> (Packing, Option<IdVec<LotId, f64>>) {
         let mut packing = context.empty();
         let mut lot_values = None;
         match self {

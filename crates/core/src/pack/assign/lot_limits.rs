@@ -9,8 +9,9 @@ use crate::pack::compile::column_sets::SetId;
 use crate::pack::compile::groups::GroupKind;
 use crate::pack::compile::profile::{Level, Profile};
 use crate::pack::dense::intern::FixedMap;
+use crate::pack::dense::typed::IdVec;
 
-use super::{Assignment, Lot};
+use super::{Assignment, Lot, LotId};
 
 /// What is known of how far machines go.
 #[derive(Clone, Debug, Default)]
@@ -58,11 +59,11 @@ impl LotLimits {
         &mut self,
         compiled: &Compiled<'_>,
         assignment: &Assignment,
-        left: &[u32],
+        left: &IdVec<LotId, u32>,
     ) -> bool {
         let mut helpful = false;
-        for (index, (lot, left)) in assignment.lots.iter().zip(left).enumerate() {
-            let expected = lot.count - assignment.surplus.get(index).copied().unwrap_or(0);
+        for ((id, lot), left) in assignment.lots.pairs().zip(left) {
+            let expected = lot.count - assignment.surplus.find(id).copied().unwrap_or(0);
             let packed = lot.count - left;
             if packed >= expected {
                 continue;

@@ -1,12 +1,13 @@
 //! Pods that a spread sends to every domain, whatever the plan: so many of them cost at least what they cost there.
 
 use crate::pack::assign::topology::Topology;
-use crate::pack::assign::{ANYWHERE, Lot};
+use crate::pack::assign::{ANYWHERE, Lot, LotId};
 use crate::pack::compile::Compiled;
 use crate::pack::compile::column_sets::{NOTHING, Sets};
 use crate::pack::compile::groups::GroupKind;
 use crate::pack::dense::bits::Bits;
 use crate::pack::dense::intern::FixedMap;
+use crate::pack::dense::typed::IdVec;
 
 /// How many of `count` pods every one of `domains` has at least if none is ahead of another by more than `skew`.
 fn least(count: u32, domains: usize, skew: i32) -> u32 {
@@ -22,8 +23,8 @@ pub(crate) fn confined(
     compiled: &Compiled<'_>,
     sets: &mut Sets,
     topology: &Topology,
-    lots: Vec<Lot>,
-) -> Vec<Lot> {
+    lots: IdVec<LotId, Lot>,
+) -> IdVec<LotId, Lot> {
     // Where a group counts pods of another class too, those may be what is in a domain.
     let mut counted: FixedMap<u32, u32> = FixedMap::default();
     for lot in &lots {
@@ -31,15 +32,18 @@ pub(crate) fn confined(
             *counted.entry(*group).or_insert(0) += 1;
         }
     }
-    let mut confined = Vec::with_capacity(lots.len());
-    for lot in lots {
+    let mut confined = IdVec::default();
+    for lot in &lots {
         let mut rest = lot.count;
-        for part in shares(compiled, sets, topology, &counted, &lot) {
+        for part in shares(compiled, sets, topology, &counted, lot) {
             rest -= part.count;
             confined.push(part);
         }
         if rest > 0 {
-            confined.push(Lot { count: rest, ..lot });
+            confined.push(Lot {
+                count: rest,
+                ..lot.clone()
+            });
         }
     }
     confined

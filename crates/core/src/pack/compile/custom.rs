@@ -2,10 +2,12 @@
 
 use crate::pack::compile::Compiled;
 use crate::pack::compile::columns::Column;
+use crate::pack::compile::ids::ColumnId;
 use crate::pack::compile::labels::Keys;
 use crate::pack::compile::offers::{Item, Offer, Sold};
 use crate::pack::compile::sizing;
 use crate::pack::compile::supply::{CounterId, Scarce, Uses};
+use crate::pack::dense::typed::Id as _;
 use crate::pack::dense::vector::Vector;
 use crate::problem::{Host, Range};
 use crate::resources::Resources;
@@ -16,7 +18,7 @@ pub(crate) struct CustomType {
     /// One of its offers.
     pub(crate) offer: u32,
     /// Sizes worth looking at, cheapest first.
-    pub(crate) columns: Vec<u32>,
+    pub(crate) columns: Vec<ColumnId>,
     /// What daemons take of each.
     pub(crate) daemons: Resources,
     /// What each costs beside its price, in billionths of a dollar.
@@ -74,7 +76,7 @@ impl CustomTypes {
             .collect();
         for (index, custom_type) in of.iter().enumerate() {
             if let Some(custom_type) = custom_type {
-                all[*custom_type as usize].columns.push(index as u32);
+                all[*custom_type as usize].columns.push(ColumnId::at(index));
             }
         }
         CustomTypes { all, of }
@@ -85,8 +87,8 @@ impl CustomTypes {
     }
 
     /// The custom type that a column is a size of.
-    pub(crate) fn of(&self, column: u32) -> Option<u32> {
-        self.of.get(column as usize).copied().flatten()
+    pub(crate) fn of(&self, column: ColumnId) -> Option<u32> {
+        self.of.get(column.index()).copied().flatten()
     }
 }
 

@@ -1,20 +1,22 @@
 //! Exact fill: the most valuable filling of one machine, by branch and bound, or by a beam where that would take long.
 
+use crate::pack::assign::LotId;
 use crate::pack::compile::caps::{self, HeldCaps};
+use crate::pack::compile::ids::ColumnId;
 use crate::pack::dense::vector::{LEAD, Vector, WIDTH};
 use crate::pack::fill::beam::{self, PodKind};
 use crate::pack::packing::Context;
 use crate::pack::value::fractional_knapsack;
 
 /// A lot that may go into one machine: lot, position, value, and the most that may be taken.
-type FillItem = (u32, usize, f64, u32);
+type FillItem = (LotId, usize, f64, u32);
 
 /// Looks at beginnings that take as long as one filling looked at.
 const BEGINNINGS: u32 = 12;
 
 /// A machine to be filled, again and again as values change.
 pub(crate) struct EmptyMachine {
-    column: u32,
+    column: ColumnId,
     /// Positions of lots whose pods it can hold.
     fitting: Vec<usize>,
     /// What units of its room were worth when it was last looked at.
@@ -22,9 +24,9 @@ pub(crate) struct EmptyMachine {
 }
 
 impl EmptyMachine {
-    pub(crate) fn new(context: &Context<'_, '_>, lots: &[u32], column: u32) -> Self {
+    pub(crate) fn new(context: &Context<'_, '_>, lots: &[LotId], column: ColumnId) -> Self {
         let room = &context.compiled.column(column).room;
-        let fits = |lot: u32| context.requests(lot).fits(room) && context.may_use(lot, column);
+        let fits = |lot: LotId| context.requests(lot).fits(room) && context.may_use(lot, column);
         EmptyMachine {
             column,
             fitting: (0..lots.len()).filter(|at| fits(lots[*at])).collect(),
@@ -67,7 +69,7 @@ impl<'a, 'p> ExactFill<'a, 'p> {
     pub(crate) fn new(
         context: &'a Context<'a, 'p>,
         machine: &mut EmptyMachine,
-        lots: &[u32],
+        lots: &[LotId],
         left: &[u32],
         values: &[f64],
         least: f64,

@@ -10,7 +10,9 @@ use crate::pack::assign::topology::Topology;
 use crate::pack::compile::Compiled;
 use crate::pack::compile::drain::is_counted;
 use crate::pack::compile::groups::GroupKind;
+use crate::pack::compile::ids::ColumnId;
 use crate::pack::dense::intern::{FixedMap, Interner};
+use crate::pack::dense::typed::Id as _;
 use crate::pack::output::reasons;
 use crate::pack::scenario::Scenario;
 use crate::plan::{Plan, PodRef, Reason, Unplaced};
@@ -24,7 +26,7 @@ pub(crate) fn order_bindings(
     compiled: &Compiled<'_>,
     scenario: &Scenario,
     plan: &mut Plan,
-    columns: &[u32],
+    columns: &[ColumnId],
     mut lost: Vec<(PodRef, Reason)>,
 ) -> usize {
     let mut simulation = BindSimulation::new(compiled, scenario, columns);
@@ -69,7 +71,7 @@ fn given_order(compiled: &Compiled<'_>, plan: &Plan) -> Vec<(PodRef, SiteId)> {
 struct BindSimulation<'a, 'p> {
     compiled: &'a Compiled<'p>,
     /// Columns of the launches.
-    columns: &'a [u32],
+    columns: &'a [ColumnId],
     topology: Topology,
     /// Pods that a group about hosts counts, by group and site.
     neighbours: FixedMap<(u32, SiteId), u32>,
@@ -82,7 +84,7 @@ struct BindSimulation<'a, 'p> {
 }
 
 impl<'a, 'p> BindSimulation<'a, 'p> {
-    fn new(compiled: &'a Compiled<'p>, scenario: &Scenario, columns: &'a [u32]) -> Self {
+    fn new(compiled: &'a Compiled<'p>, scenario: &Scenario, columns: &'a [ColumnId]) -> Self {
         let mut simulation = BindSimulation {
             compiled,
             columns,
@@ -178,7 +180,7 @@ impl<'a, 'p> BindSimulation<'a, 'p> {
             let counted = |filter: u32| match (site as usize).checked_sub(nodes) {
                 None => compiled.demand_nodes[filter as usize].contains(site as usize),
                 Some(launch) => {
-                    compiled.demand_columns[filter as usize].contains(columns[launch] as usize)
+                    compiled.demand_columns[filter as usize].contains(columns[launch].index())
                 }
             };
             self.topology

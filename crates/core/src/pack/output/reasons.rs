@@ -5,10 +5,12 @@ use crate::name::{Labels, Name};
 use crate::pack::assign::Lot;
 use crate::pack::assign::topology::Topology;
 use crate::pack::compile::Compiled;
+use crate::pack::compile::ids::ColumnId;
 use crate::pack::compile::offers::{Item, Offer};
 use crate::pack::compile::profile::Level;
 use crate::pack::compile::sizing;
 use crate::pack::compile::supply::{Ledger, Scarce};
+use crate::pack::dense::typed::Id as _;
 use crate::pack::dense::vector::Vector;
 use crate::plan::{Code, LACKS, Reason, Shortfall};
 use crate::problem::{CapacityType, Host, InstanceType, Offering, Problem, Range};
@@ -73,7 +75,7 @@ pub(crate) fn not_packed(compiled: &Compiled<'_>, lot: &Lot, ledger: &Ledger) ->
     let requests = &compiled.class(lot.class).requests;
     let bits = &compiled.demand_columns[level.demand as usize];
     let short = bits.iter().find_map(|index| {
-        let column = &compiled.columns[index];
+        let column = compiled.column(ColumnId::at(index));
         if !requests.fits(&column.room) {
             return None;
         }

@@ -1,7 +1,10 @@
 //! Few kinds of pods, many of each: a linear program over fillings of whole machines, generated as they are needed
 //! (Gilmore and Gomory), and rounded by buying the whole parts and asking again for the rest.
 
+use crate::pack::assign::LotId;
 use crate::pack::compile::caps::{self, HeldCaps};
+use crate::pack::compile::ids::ColumnId;
+use crate::pack::dense::typed::IdVec;
 use crate::pack::fill::exact::{EmptyMachine, ExactFill};
 use crate::pack::packing::{Context, Packing};
 use crate::pack::parts::{Part, Without};
@@ -50,7 +53,7 @@ const SEEDS: usize = 3;
 /// A filling of a machine.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Pattern {
-    column: u32,
+    column: ColumnId,
     /// Pods by position among the lots at hand.
     counts: Vec<u32>,
 }
@@ -71,7 +74,7 @@ fn widths(lots: usize, without: Without) -> &'static [usize] {
 }
 
 /// Dollars, so that numbers of a program are of one size.
-fn price(context: &Context<'_, '_>, column: u32) -> f64 {
+fn price(context: &Context<'_, '_>, column: ColumnId) -> f64 {
     context.compiled.column(column).cost as f64 / 1e9
 }
 
@@ -81,15 +84,17 @@ pub(crate) fn pack(
     context: &mut Context<'_, '_>,
     packing: &mut Packing,
     others: &[&Packing],
-) -> Option<Vec<f64>> {
-    let lots: Vec<u32> = (0..context.lots.len() as u32)
-        .filter(|lot| packing.left[*lot as usize] > 0 && !context.has_host_affinity(*lot))
+) -> Option<IdVec<LotId, f64>> {
+    let lots: Vec<LotId> = context
+        .lots
+        .ids()
+        .filter(|lot| packing.left[*lot] > 0 && !context.has_host_affinity(*lot))
         .collect();
     if lots.is_empty() || lots.len() > MAX_LOTS {
         return None;
     }
     let appraisal = Appraisal::new(context, &packing.left);
-    let columns: Vec<u32> = appraisal
+    let columns: Vec<ColumnId> = appraisal
         .bargains
         .iter()
         .filter(|(potential, _)| *potential >= BARGAIN)
@@ -105,7 +110,7 @@ pub(crate) fn pack(
     let mut lot_values = None;
     let mut spent = 0;
     for _ in 0..PROGRAMS {
-        let left: Vec<u32> = lots.iter().map(|lot| packing.left[*lot as usize]).collect();
+        let left: Vec<u32> = lots.iter().map(|lot| packing.left[*lot]).collect();
         if left.iter().all(|count| *count == 0) {
             break;
         }
@@ -128,7 +133,7 @@ pub(crate) fn pack(
         if lot_values.is_none() {
             let mut worth = appraisal.worth.clone();
             for (lot, value) in lots.iter().zip(&solution.point) {
-                worth[*lot as usize] = value * 1e9;
+                worth[*lot] = value * 1e9;
             }
             lot_values = Some(worth);
         }
@@ -145,7 +150,7 @@ pub(crate) fn pack(
 fn taken_over(
     context: &Context<'_, '_>,
     appraisal: &Appraisal,
-    lots: &[u32],
+    lots: &[LotId],
     others: &[&Packing],
 ) -> Vec<Pattern> {
     let mut patterns: Vec<Pattern> = Vec::new();
@@ -162,10 +167,7 @@ fn taken_over(
     }
     patterns.sort_unstable();
     patterns.dedup();
-    let worth: Vec<f64> = lots
-        .iter()
-        .map(|lot| appraisal.worth[*lot as usize])
-        .collect();
+    let worth: Vec<f64> = lots.iter().map(|lot| appraisal.worth[*lot]).collect();
     let mut rated: Vec<(f64, Pattern)> = patterns
         .into_iter()
         .map(|pattern| {
@@ -191,11 +193,11 @@ fn value(pattern: &Pattern, values: &[f64]) -> f64 {
 
 /// A linear program over fillings, which are made as they are needed.
 struct PatternProgram<'a> {
-    lots: &'a [u32],
+    lots: &'a [LotId],
     left: &'a [u32],
     /// Positions of lots of which something is left: the variables of the program.
     active: Vec<usize>,
-    columns: &'a [u32],
+    columns: &'a [ColumnId],
     /// By column.
     machines: Vec<EmptyMachine>,
     patterns: Vec<Pattern>,
@@ -209,9 +211,9 @@ impl<'a> PatternProgram<'a> {
     fn new(
         context: &Context<'_, '_>,
         packing: &Packing,
-        lots: &'a [u32],
+        lots: &'a [LotId],
         left: &'a [u32],
-        columns: &'a [u32],
+        columns: &'a [ColumnId],
         mut patterns: Vec<Pattern>,
     ) -> Self {
         singles(context, packing, lots, left, &mut patterns);
@@ -336,11 +338,7 @@ impl<'a> PatternProgram<'a> {
         packing: &Packing,
         solution: &LpSolution,
     ) -> Vec<Pattern> {
-        let left: Vec<u32> = self
-            .lots
-            .iter()
-            .map(|lot| packing.left[*lot as usize])
-            .collect();
+        let left: Vec<u32> = self.lots.iter().map(|lot| packing.left[*lot]).collect();
         let mut patterns = self.patterns;
         patterns.retain_mut(|pattern| {
             for (count, left) in pattern.counts.iter_mut().zip(&left) {
@@ -358,13 +356,13 @@ impl<'a> PatternProgram<'a> {
 /// packing, closer than that from resources alone because it knows that pods are whole. Values that are `known` save
 /// looking for them; whether they are right is found out all the same.
 pub(crate) fn bound(context: &Context<'_, '_>, known: Option<Vec<f64>>) -> f64 {
-    let lots: Vec<u32> = (0..context.lots.len() as u32).collect();
+    let lots: Vec<LotId> = context.lots.ids().collect();
     if lots.is_empty() || lots.len() > MAX_LOTS {
         return 0.0;
     }
-    let left: Vec<u32> = context.lots.iter().map(|lot| lot.count).collect();
+    let left: IdVec<LotId, u32> = context.lots.iter().map(|lot| lot.count).collect();
     let appraisal = Appraisal::fine(context, &left);
-    let columns: Vec<u32> = appraisal
+    let columns: Vec<ColumnId> = appraisal
         .bargains
         .iter()
         .map(|(_, column)| *column)
@@ -423,7 +421,7 @@ pub(crate) fn bound(context: &Context<'_, '_>, known: Option<Vec<f64>>) -> f64 {
 fn singles(
     context: &Context<'_, '_>,
     packing: &Packing,
-    lots: &[u32],
+    lots: &[LotId],
     left: &[u32],
     patterns: &mut Vec<Pattern>,
 ) {
@@ -461,7 +459,7 @@ fn singles(
 fn buy(
     context: &mut Context<'_, '_>,
     packing: &mut Packing,
-    lots: &[u32],
+    lots: &[LotId],
     patterns: &[Pattern],
     solution: &LpSolution,
 ) -> bool {
@@ -491,16 +489,16 @@ fn buy(
 fn buy_one(
     context: &mut Context<'_, '_>,
     packing: &mut Packing,
-    lots: &[u32],
+    lots: &[LotId],
     pattern: &Pattern,
 ) -> bool {
-    let enough = |(count, lot): (&u32, &u32)| *count <= packing.left[*lot as usize];
+    let enough = |(count, lot): (&u32, &LotId)| *count <= packing.left[*lot];
     if !pattern.counts.iter().zip(lots).all(enough) {
         return false;
     }
     let first = pattern.counts.iter().position(|count| *count > 0);
     let Some(first) = first else { return false };
-    let set = context.lots[lots[first] as usize].set;
+    let set = context.lot(lots[first]).set;
     let Some(bin) = context.open(packing, pattern.column, set) else {
         return false;
     };

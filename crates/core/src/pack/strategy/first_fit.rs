@@ -1,7 +1,9 @@
 //! Largest pods first, each into the first machine with room, else into a new one that suits it best. Quick, and the
 //! measure that every other plan must beat.
 
+use crate::pack::assign::LotId;
 use crate::pack::assign::share_of;
+use crate::pack::compile::ids::ColumnId;
 use crate::pack::dense::room_tree::RoomTree;
 use crate::pack::dense::vector::Vector;
 use crate::pack::packing::{Context, Packing};
@@ -39,12 +41,12 @@ pub(crate) fn pack_as_opened(
             continue;
         }
         into_open(context, packing, &mut room_tree, lot);
-        while packing.left[lot as usize] > 0 {
+        while packing.left[lot] > 0 {
             let Some(bin) = open_for(context, packing, lot, opening) else {
                 break;
             };
             let room = context.room(&packing.bins[bin], lot);
-            let take = room.min(packing.left[lot as usize]);
+            let take = room.min(packing.left[lot]);
             if take == 0 {
                 context.close(packing, bin);
                 break;
@@ -59,11 +61,11 @@ fn into_open(
     context: &mut Context<'_, '_>,
     packing: &mut Packing,
     room_tree: &mut RoomTree,
-    lot: u32,
+    lot: LotId,
 ) {
     let requests = *context.requests(lot);
     let mut start = 0;
-    while packing.left[lot as usize] > 0 {
+    while packing.left[lot] > 0 {
         let Some(index) = room_tree.next(start, &requests) else {
             break;
         };
@@ -72,7 +74,7 @@ fn into_open(
         if !context.may_use(lot, bin.column) {
             continue;
         }
-        let take = context.room(bin, lot).min(packing.left[lot as usize]);
+        let take = context.room(bin, lot).min(packing.left[lot]);
         if take > 0 {
             context.put(packing, index, lot, take);
             room_tree.set(index, &free(context, packing, index));
@@ -89,7 +91,7 @@ fn free(context: &Context<'_, '_>, packing: &Packing, index: usize) -> Vector {
 fn open_for(
     context: &mut Context<'_, '_>,
     packing: &mut Packing,
-    lot: u32,
+    lot: LotId,
     opening: Opening,
 ) -> Option<usize> {
     let set = context.lot(lot).set;
@@ -106,7 +108,7 @@ fn open_for(
 }
 
 /// The column that holds most pods of a lot, the cheapest of several.
-fn largest(context: &Context<'_, '_>, packing: &Packing, lot: u32) -> Option<u32> {
+fn largest(context: &Context<'_, '_>, packing: &Packing, lot: LotId) -> Option<ColumnId> {
     let requests = context.requests(lot);
     let columns = context.sets.list(context.lot(lot).set).iter();
     columns
@@ -125,7 +127,11 @@ fn largest(context: &Context<'_, '_>, packing: &Packing, lot: u32) -> Option<u32
 }
 
 /// The column in which a pod of a lot costs least.
-pub(crate) fn best_share(context: &Context<'_, '_>, packing: &Packing, lot: u32) -> Option<u32> {
+pub(crate) fn best_share(
+    context: &Context<'_, '_>,
+    packing: &Packing,
+    lot: LotId,
+) -> Option<ColumnId> {
     let set = context.lot(lot).set;
     let requests = context.requests(lot);
     let columns = context.sets.list(set).iter().copied();

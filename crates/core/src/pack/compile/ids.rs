@@ -1,0 +1,12 @@
+//! Numbers of what a problem is compiled to.
+
+use crate::pack::dense::typed::ids;
+
+ids! {
+    /// Of a class among all classes.
+    ClassId;
+    /// Of an offer among all offers.
+    OfferId;
+    /// Of a column among all columns, from the cheapest up.
+    ColumnId;
+}
