@@ -3,6 +3,7 @@
 mod custom;
 mod spread;
 
+use crate::pack::compile::ids::ClassId;
 use std::collections::BTreeMap;
 
 use crate::money::Money;
@@ -128,7 +129,7 @@ fn placed(
     assignment: &Assignment,
     packing: &Packing,
 ) -> IdVec<LotId, Lot> {
-    let mut missing: FixedMap<u32, u32> = FixedMap::default();
+    let mut missing: FixedMap<ClassId, u32> = FixedMap::default();
     for (class, count) in &assignment.failed {
         *missing.entry(*class).or_insert(0) += count;
     }
@@ -168,7 +169,7 @@ fn by_class(
     assignment: &Assignment,
     lots: &IdVec<LotId, Lot>,
 ) -> Option<Vec<f64>> {
-    let mut known: FixedMap<u32, f64> = FixedMap::default();
+    let mut known: FixedMap<ClassId, f64> = FixedMap::default();
     for (lot, worth) in assignment.lots.iter().zip(lot_values) {
         let least = known.entry(lot.class).or_insert(*worth);
         *least = least.min(*worth);

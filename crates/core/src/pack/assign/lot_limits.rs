@@ -7,6 +7,7 @@
 use crate::pack::compile::Compiled;
 use crate::pack::compile::column_sets::SetId;
 use crate::pack::compile::groups::GroupKind;
+use crate::pack::compile::ids::ClassId;
 use crate::pack::compile::profile::{Level, Profile};
 use crate::pack::dense::intern::FixedMap;
 use crate::pack::dense::typed::IdVec;
@@ -17,7 +18,7 @@ use super::{Assignment, Lot, LotId};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LotLimits {
     /// Most pods of a lot, by class, level and set.
-    most: FixedMap<(u32, u32, SetId), u32>,
+    most: FixedMap<(ClassId, u32, SetId), u32>,
     /// Preferences are ignored.
     ignore_preferences: bool,
 }
@@ -40,7 +41,7 @@ impl LotLimits {
         self.most.is_empty()
     }
 
-    pub(super) fn of(&self, class: u32, level: u32, set: SetId) -> u32 {
+    pub(super) fn of(&self, class: ClassId, level: u32, set: SetId) -> u32 {
         let known = self.most.get(&(class, level, set));
         known.copied().unwrap_or(u32::MAX)
     }

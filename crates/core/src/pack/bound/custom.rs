@@ -131,7 +131,7 @@ impl<'a> Judged<'a> {
         let names = names.map(|resource| Name::from(compiled.table.name(*resource)));
         let (values, apart) = tops(appraisal, admitted);
         let mut judged = Judged {
-            catalog: compiled.offers[custom_type.offer as usize].catalog,
+            catalog: compiled.offers[custom_type.offer].catalog,
             range,
             host,
             daemons: &custom_type.daemons,

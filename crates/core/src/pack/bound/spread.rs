@@ -5,6 +5,7 @@ use crate::pack::assign::{ANYWHERE, Lot, LotId};
 use crate::pack::compile::Compiled;
 use crate::pack::compile::column_sets::{NOTHING, Sets};
 use crate::pack::compile::groups::GroupKind;
+use crate::pack::compile::ids::GroupId;
 use crate::pack::dense::bits::Bits;
 use crate::pack::dense::intern::FixedMap;
 use crate::pack::dense::typed::IdVec;
@@ -26,7 +27,7 @@ pub(crate) fn confined(
     lots: IdVec<LotId, Lot>,
 ) -> IdVec<LotId, Lot> {
     // Where a group counts pods of another class too, those may be what is in a domain.
-    let mut counted: FixedMap<u32, u32> = FixedMap::default();
+    let mut counted: FixedMap<GroupId, u32> = FixedMap::default();
     for lot in &lots {
         for group in &compiled.profile(lot.class).matched {
             *counted.entry(*group).or_insert(0) += 1;
@@ -54,11 +55,11 @@ fn shares(
     compiled: &Compiled<'_>,
     sets: &mut Sets,
     topology: &Topology,
-    counted: &FixedMap<u32, u32>,
+    counted: &FixedMap<GroupId, u32>,
     lot: &Lot,
 ) -> Vec<Lot> {
     let level = &compiled.profile(lot.class).levels[lot.level as usize];
-    let alone = |group: u32| counted.get(&group) == Some(&1);
+    let alone = |group: GroupId| counted.get(&group) == Some(&1);
     for rule in &level.rules {
         let GroupKind::Spread {
             skew, min_domains, ..
@@ -95,9 +96,9 @@ fn shares(
 /// Columns whose machines are in a domain.
 fn sold_in(compiled: &Compiled<'_>, axis: usize, domain: u32) -> Bits {
     let mut sold = Bits::empty(compiled.columns.len());
-    for cell in 0..compiled.cells.len() as u32 {
+    for cell in compiled.cells.ids() {
         if compiled.cells.get(cell)[axis] == domain {
-            sold.unite(&compiled.cell_columns[cell as usize]);
+            sold.unite(&compiled.cell_columns[cell]);
         }
     }
     sold

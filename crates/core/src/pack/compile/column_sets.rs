@@ -2,7 +2,7 @@
 
 use crate::pack::compile::Compiled;
 use crate::pack::compile::columns::beats;
-use crate::pack::compile::ids::ColumnId;
+use crate::pack::compile::ids::{CellId, ClassId, ColumnId, DemandId, GroupId};
 use crate::pack::compile::min_values;
 use crate::pack::compile::supply::Ledger;
 use crate::pack::dense::bits::Bits;
@@ -24,7 +24,7 @@ pub(crate) struct Sets {
     /// Members that no other member beats, cheapest first.
     lists: Vec<Box<[ColumnId]>>,
     meets: FixedMap<(SetId, SetId), SetId>,
-    bases: FixedMap<(u32, u32, Vec<u32>), Vec<SetId>>,
+    bases: FixedMap<(DemandId, Option<CellId>, Vec<GroupId>), Vec<SetId>>,
 }
 
 impl Sets {
@@ -152,8 +152,8 @@ impl Sets {
     }
 
     /// All columns that meet a demand.
-    pub(crate) fn demanded(&mut self, compiled: &Compiled<'_>, demand: u32) -> SetId {
-        self.intern(compiled, compiled.demand_columns[demand as usize].clone())
+    pub(crate) fn demanded(&mut self, compiled: &Compiled<'_>, demand: DemandId) -> SetId {
+        self.intern(compiled, compiled.demand_columns[demand].clone())
     }
 
     /// Columns that a class may be bought for, at a level and in a cell (`None` for any): those of the heaviest pools
@@ -161,9 +161,9 @@ impl Sets {
     pub(crate) fn base(
         &mut self,
         compiled: &Compiled<'_>,
-        class: u32,
+        class: ClassId,
         level: usize,
-        cell: Option<u32>,
+        cell: Option<CellId>,
         tier: usize,
     ) -> SetId {
         let profile = compiled.profile(class);
@@ -171,20 +171,20 @@ impl Sets {
             return NOTHING;
         };
         let requests = &compiled.class(class).requests;
-        let ports: Vec<u32> = level
+        let ports: Vec<GroupId> = level
             .caps
             .iter()
             .filter(|cap| cap.matched && cap.most == 1)
             .map(|cap| cap.group)
             .filter(|group| compiled.columns.iter().any(|one| one.ports.contains(group)))
             .collect();
-        let key = (level.demand, cell.map_or(u32::MAX, |cell| cell), ports);
+        let key = (level.demand, cell, ports);
         if let Some(tiers) = self.bases.get(&key) {
             return self.holding(compiled, tiers, requests, tier);
         }
-        let mut bits = compiled.demand_columns[level.demand as usize].clone();
+        let mut bits = compiled.demand_columns[level.demand].clone();
         if let Some(cell) = cell {
-            bits.intersect(&compiled.cell_columns[cell as usize]);
+            bits.intersect(&compiled.cell_columns[cell]);
         }
         for (index, column) in compiled.columns.iter().enumerate() {
             if !key.2.is_empty() && column.ports.iter().any(|port| key.2.contains(port)) {

@@ -9,4 +9,10 @@ ids! {
     OfferId;
     /// Of a column among all columns, from the cheapest up.
     ColumnId;
+    /// Of a demand among all demands.
+    DemandId;
+    /// Of a group among all groups.
+    GroupId;
+    /// Of a cell: a combination of values of all topology keys.
+    CellId;
 }

@@ -12,6 +12,27 @@ pub(crate) trait Id: Copy {
     fn index(self) -> usize;
 }
 
+/// Of things that nothing else is numbered beside.
+impl Id for u32 {
+    fn at(index: usize) -> Self {
+        index as u32
+    }
+
+    fn index(self) -> usize {
+        self as usize
+    }
+}
+
+impl Id for usize {
+    fn at(index: usize) -> Self {
+        index
+    }
+
+    fn index(self) -> usize {
+        self
+    }
+}
+
 /// Types of numbers.
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(

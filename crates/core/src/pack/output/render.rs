@@ -6,7 +6,7 @@ use crate::money::Money;
 use crate::name::Name;
 use crate::pack::assign::{ANYWHERE, Assignment, LotId, Place};
 use crate::pack::compile::Compiled;
-use crate::pack::compile::ids::ColumnId;
+use crate::pack::compile::ids::{ClassId, ColumnId, DemandId};
 use crate::pack::compile::offers::{Offer, Sold};
 use crate::pack::compile::sizing;
 use crate::pack::dense::typed::IdVec;
@@ -115,7 +115,7 @@ fn finish_order(compiled: &Compiled<'_>, plan: &mut Plan) {
 /// Hands out the pods of each class, oldest first.
 struct References {
     queues: Vec<VecDeque<PodRef>>,
-    index: crate::pack::dense::intern::FixedMap<u32, usize>,
+    index: crate::pack::dense::intern::FixedMap<ClassId, usize>,
     on_nodes: Vec<Vec<PodRef>>,
     lots: IdVec<LotId, VecDeque<PodRef>>,
 }
@@ -139,7 +139,7 @@ impl References {
         }
     }
 
-    fn take(&mut self, class: u32, count: u32) -> Vec<PodRef> {
+    fn take(&mut self, class: ClassId, count: u32) -> Vec<PodRef> {
         let Some(at) = self.index.get(&class) else {
             return Vec::new();
         };
@@ -197,7 +197,7 @@ fn launch(
     alternatives: &mut Alternatives<'_, '_>,
 ) -> Launch {
     let column = compiled.column(bin.column);
-    let offer = &compiled.offers[column.offer as usize];
+    let offer = &compiled.offers[column.offer];
     let mut pods = Vec::new();
     let mut requests = Resources::new();
     for (lot, count) in &bin.pods {
@@ -233,7 +233,7 @@ fn launch(
         bound,
     });
     Launch {
-        pool: compiled.problem.pools[offer.pool as usize].name.clone(),
+        pool: compiled.problem.pool_at(offer.pool).name.clone(),
         purchase: offer.purchase(compiled.problem, price),
         alternatives,
         labels: node_labels(compiled, offer),
@@ -249,10 +249,10 @@ fn demand_of(
     assignment: &Assignment,
     bin: &Bin,
     position: usize,
-) -> usize {
+) -> DemandId {
     let (lot, _) = bin.pods[position];
     let lot = &assignment.lots[lot];
-    compiled.profile(lot.class).levels[lot.level as usize].demand as usize
+    compiled.profile(lot.class).levels[lot.level as usize].demand
 }
 
 fn daemons(compiled: &Compiled<'_>, offer: &Offer) -> Resources {

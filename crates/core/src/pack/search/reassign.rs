@@ -5,7 +5,7 @@ use crate::pack::assign::topology::Topology;
 use crate::pack::assign::{Assigner, Assignment, LotId, LotLimits, NodeFilling, Place};
 use crate::pack::compile::Compiled;
 use crate::pack::compile::column_sets::Sets;
-use crate::pack::compile::ids::ColumnId;
+use crate::pack::compile::ids::{ClassId, ColumnId, DemandId};
 use crate::pack::compile::supply::Ledger;
 use crate::pack::dense::typed::Id as _;
 use crate::pack::dense::typed::IdVec;
@@ -166,8 +166,8 @@ fn lost(
     scenario: &Scenario,
     assignment: &Assignment,
     packing: &Packing,
-) -> Vec<(u32, u32)> {
-    let mut lost: Vec<(u32, u32)> = Vec::new();
+) -> Vec<(ClassId, u32)> {
+    let mut lost: Vec<(ClassId, u32)> = Vec::new();
     if !assignment.needs_bind_simulation(compiled, &packing.left) {
         return lost;
     }
@@ -201,7 +201,7 @@ fn lost(
             lost.push((event.class, 1));
             continue;
         }
-        let counted = |filter: u32| at.is_some_and(|at| counting[filter as usize].contains(at));
+        let counted = |filter: DemandId| at.is_some_and(|at| counting[filter].contains(at));
         topology.add(compiled, profile, level, cell, 1, counted);
     }
     lost

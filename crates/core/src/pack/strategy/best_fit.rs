@@ -3,7 +3,7 @@
 
 use crate::pack::assign::LotId;
 use crate::pack::compile::caps;
-use crate::pack::compile::ids::ColumnId;
+use crate::pack::compile::ids::{ColumnId, GroupId};
 use crate::pack::compile::profile::NO_CAP;
 use crate::pack::dense::intern::FixedMap;
 use crate::pack::dense::typed::IdVec;
@@ -92,8 +92,8 @@ pub(crate) fn machines_needed(context: &Context<'_, '_>, left: &IdVec<LotId, u32
 }
 
 /// How many hosts each group of pods that keep apart needs.
-fn crowds(context: &Context<'_, '_>, left: &IdVec<LotId, u32>) -> FixedMap<u32, u64> {
-    let mut crowds: FixedMap<u32, u64> = FixedMap::default();
+fn crowds(context: &Context<'_, '_>, left: &IdVec<LotId, u32>) -> FixedMap<GroupId, u64> {
+    let mut crowds: FixedMap<GroupId, u64> = FixedMap::default();
     for (lot, left) in left.pairs() {
         for cap in &context.level(lot).caps {
             if cap.matched && cap.most != NO_CAP && cap.most > 0 {

@@ -2,6 +2,7 @@
 
 use crate::pack::assign::LotId;
 use crate::pack::compile::caps;
+use crate::pack::compile::ids::GroupId;
 use crate::pack::dense::vector::Vector;
 use crate::pack::packing::{Context, Packing};
 use crate::pack::strategy::best_fit;
@@ -59,7 +60,7 @@ fn join(context: &mut Context<'_, '_>, packing: &mut Packing, lot: LotId) {
 /// is there, perhaps exchanged for a larger one, if that adds less to the bill.
 fn start_group(context: &mut Context<'_, '_>, packing: &mut Packing, lot: LotId, lots: &[LotId]) {
     let host_affinity = context.level(lot).host_affinity.clone();
-    let somewhere = |group: u32| {
+    let somewhere = |group: GroupId| {
         packing
             .bins
             .iter()

@@ -2,7 +2,7 @@
 
 use crate::pack::assign::LotId;
 use crate::pack::compile::column_sets::SetId;
-use crate::pack::compile::ids::ColumnId;
+use crate::pack::compile::ids::{ColumnId, GroupId};
 use crate::pack::compile::profile::NO_CAP;
 use crate::pack::dense::intern::FixedMap;
 use crate::pack::dense::typed::IdVec;
@@ -63,7 +63,7 @@ impl Appraisal {
     fn with_groups(
         context: &Context<'_, '_>,
         left: &IdVec<LotId, u32>,
-        groups: &[(u32, u16)],
+        groups: &[(GroupId, u16)],
         most: usize,
     ) -> Self {
         let coarse = Self::by(context, left, groups, Kinds::by_set(context, left));
@@ -82,7 +82,7 @@ impl Appraisal {
     fn by(
         context: &Context<'_, '_>,
         left: &IdVec<LotId, u32>,
-        groups: &[(u32, u16)],
+        groups: &[(GroupId, u16)],
         kinds: Kinds,
     ) -> Self {
         let resources: Vec<usize> = (0..WIDTH)
@@ -278,8 +278,8 @@ fn keep_smallest(list: &mut Vec<Vector>, requests: &Vector) {
 }
 
 /// Groups of pods that keep apart on hosts, largest first, with how many a host takes.
-fn host_groups(context: &Context<'_, '_>, left: &IdVec<LotId, u32>) -> Vec<(u32, u16)> {
-    let mut sizes: FixedMap<(u32, u16), u64> = FixedMap::default();
+fn host_groups(context: &Context<'_, '_>, left: &IdVec<LotId, u32>) -> Vec<(GroupId, u16)> {
+    let mut sizes: FixedMap<(GroupId, u16), u64> = FixedMap::default();
     if !context.without.keeps(Part::HostGroups) {
         return Vec::new();
     }
@@ -290,13 +290,13 @@ fn host_groups(context: &Context<'_, '_>, left: &IdVec<LotId, u32>) -> Vec<(u32,
             }
         }
     }
-    let mut groups: Vec<((u32, u16), u64)> = sizes.into_iter().collect();
+    let mut groups: Vec<((GroupId, u16), u64)> = sizes.into_iter().collect();
     groups.sort_by_key(|((group, cap), size)| (std::cmp::Reverse(size / u64::from(*cap)), *group));
     groups.truncate(MAX_GROUPS);
     groups.into_iter().map(|(group, _)| group).collect()
 }
 
-fn in_group(context: &Context<'_, '_>, lot: LotId, (group, bound): (u32, u16)) -> bool {
+fn in_group(context: &Context<'_, '_>, lot: LotId, (group, bound): (GroupId, u16)) -> bool {
     let caps = context.level(lot).caps.iter();
     let mut caps = caps.filter(|cap| cap.group == group && cap.most == bound);
     caps.any(|cap| cap.matched && !cap.soft)
@@ -307,7 +307,7 @@ fn need(
     left: &IdVec<LotId, u32>,
     kinds: &Kinds,
     resources: &[usize],
-    groups: &[(u32, u16)],
+    groups: &[(GroupId, u16)],
 ) -> Vec<Vec<f64>> {
     let mut need = vec![vec![0.0; resources.len() + groups.len()]; kinds.count];
     for (lot, count) in left.pairs() {
@@ -333,7 +333,7 @@ fn worth(
     context: &Context<'_, '_>,
     kinds: &Kinds,
     resources: &[usize],
-    groups: &[(u32, u16)],
+    groups: &[(GroupId, u16)],
     values: &ResourceValues,
 ) -> IdVec<LotId, f64> {
     context
