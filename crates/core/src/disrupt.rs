@@ -75,7 +75,7 @@ fn render(problem: &Problem, standings: &[Candidate], causes: &Causes, trial: Tr
     let told = rebalance::told(problem, &trial.plan);
     let mut plan = trial.plan;
     for candidate in standings {
-        let node = &problem.nodes[candidate.node as usize];
+        let node = problem.node_at(candidate.node);
         let price = node.price.unwrap_or_default() + problem.settings.node_surcharge;
         let after: Money = shares.get(&candidate.node).copied().unwrap_or_default();
         let Some(cause) = causes.get(&candidate.node) else {

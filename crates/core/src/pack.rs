@@ -16,6 +16,7 @@
 //! | `compile` | a problem as numbers, made once and solved often |
 //! | `scenario` | the question that is asked: which nodes go, which may receive, which pods wait |
 //! | `assign` | pods onto nodes that are there; a domain for every pod with rules about domains; lots for the rest |
+//! | `parts` | what can be left out of the following, to measure what it is worth |
 //! | `packing` | machines being filled with lots: the state that all of the following share |
 //! | `value` | linear programs: what pods and resources are worth |
 //! | `fill` | what goes into one machine: greedy, exact, beam |
@@ -46,6 +47,7 @@ mod fixtures;
 mod improve;
 mod output;
 mod packing;
+mod parts;
 mod preferences;
 mod replan;
 mod scenario;
@@ -57,6 +59,7 @@ use crate::plan::Plan;
 use crate::problem::Problem;
 
 pub(crate) use compile::drain::blocks_drain;
+pub use parts::{Part, Without};
 pub(crate) use preferences::Relaxations;
 pub(crate) use scenario::Scenario;
 pub use search::Options;

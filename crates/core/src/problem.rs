@@ -62,6 +62,21 @@ impl Problem {
         self.catalogs.iter().find(|catalog| &*catalog.name == name)
     }
 
+    /// A pool by its place in the list.
+    pub(crate) fn pool_at(&self, index: u32) -> &Pool {
+        &self.pools[index as usize]
+    }
+
+    /// A catalogue by its place in the list.
+    pub(crate) fn catalog_at(&self, index: u32) -> &Catalog {
+        &self.catalogs[index as usize]
+    }
+
+    /// A node by its place in the list.
+    pub(crate) fn node_at(&self, index: u32) -> &Node {
+        &self.nodes[index as usize]
+    }
+
     /// A node by name.
     pub fn node(&self, name: &str) -> Option<&Node> {
         self.nodes.iter().find(|node| &*node.name == name)

@@ -6,7 +6,7 @@
     reason = "helpers of tests may give up, and stand beside what they help"
 )]
 
-use joiner_core::pack::{Options, solve};
+use joiner_core::pack::{Options, Part, solve};
 use joiner_core::plan::{Plan, check};
 use joiner_core::problem::Problem;
 use serde_json::{Value, json};
@@ -114,6 +114,7 @@ fn planned(problem: &Problem, steps: u64, seed: u64, threads: usize) -> Plan {
         steps,
         seed,
         threads,
+        ..Options::default()
     };
     let plan = solve(problem, &options);
     let faults = check(problem, &plan);
@@ -136,6 +137,23 @@ fn more_steps_never_make_a_plan_worse() {
             before = plan;
         }
         assert!(before.cost >= before.lower_bound);
+    }
+}
+
+#[test]
+fn plans_are_valid_and_complete_without_any_part() {
+    let sizes = sizes(3, 120);
+    for (part, apart) in Part::all().flat_map(|part| [(part, false), (part, true)]) {
+        assert_eq!(part.to_string().parse(), Ok(part));
+        let problem = problem(&sizes, apart);
+        let options = Options {
+            steps: 40,
+            without: [part].into_iter().collect(),
+            ..Options::default()
+        };
+        let plan = solve(&problem, &options);
+        assert_eq!(check(&problem, &plan), [], "without {part}");
+        assert!(plan.unplaced.is_empty(), "without {part}");
     }
 }
 

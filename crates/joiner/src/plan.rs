@@ -51,6 +51,7 @@ pub(crate) fn options(args: &SolverArgs) -> Options {
         steps: args.steps.unwrap_or(defaults.steps),
         seed: args.seed,
         threads: args.threads.max(1),
+        without: args.without.iter().copied().collect(),
     }
 }
 

@@ -3,6 +3,7 @@
 //! The referee is a Go module that is not part of this repository: it generates problems, runs Karpenter's own
 //! scheduler on them and judges solutions. Without it there is nothing to compare with; `cargo bench` needs nothing.
 
+mod ablation;
 mod row;
 mod seeds;
 mod summary;
@@ -74,12 +75,16 @@ pub(crate) struct BenchArgs {
     /// Leave generated problems out, and run traces only.
     #[arg(long)]
     traces_only: bool,
-    /// Write the table to this file too.
+    /// Parts of the packer to leave out, one at a time, or `all`: a second table says what each is worth.
+    #[arg(long, value_name = "PART", value_delimiter = ',')]
+    without: Vec<String>,
+    /// Write the tables to this file too.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
 
 pub(crate) fn run(args: &BenchArgs) -> Result<()> {
+    ablation::parts(&args.without)?;
     let tools = Tools::build(&args.referee, args.karpenter)?;
     let mut rows = Vec::new();
     if !args.traces_only {
@@ -91,7 +96,10 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
                 .with_context(|| format!("converting {}", trace.display()))?;
         }
     }
-    let table = summary::table(&rows).to_string();
+    let mut table = summary::table(&rows).to_string();
+    if !args.without.is_empty() {
+        table = format!("{table}\n\n{}", ablation::table(&rows));
+    }
     writeln!(std::io::stdout(), "{table}")?;
     if let Some(path) = &args.out {
         fs::write(path, table + "\n").with_context(|| format!("writing {}", path.display()))?;
@@ -155,6 +163,13 @@ fn measure(
 ) -> Result<Row> {
     let mut more: Vec<&str> = args.joiner_args.split_whitespace().collect();
     let joiner = tools.joiner(problem, "joiner", &more)?;
+    let mut without = Vec::new();
+    for part in ablation::parts(&args.without)? {
+        let name = part.to_string();
+        let mut more = more.clone();
+        more.extend(["--without", &name]);
+        without.push((part, tools.joiner(problem, &name, &more)?));
+    }
     more.extend(["--steps", "0"]);
     let first = if args.joiner_args.contains("--steps") {
         None
@@ -170,6 +185,7 @@ fn measure(
         group: group.clone(),
         joiner,
         first,
+        without,
         karpenter,
     };
     writeln!(std::io::stderr(), "{}", row.line())?;

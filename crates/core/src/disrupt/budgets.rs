@@ -220,7 +220,7 @@ impl<'p> PodBudgets<'p> {
         if self.left.is_empty() {
             return Ok(Vec::new());
         }
-        for pod in &self.problem.nodes[node as usize].pods {
+        for pod in &self.problem.node_at(node).pods {
             if pod.stays_behind {
                 continue;
             }
@@ -288,7 +288,7 @@ pub(super) fn take_both(
 ) -> Result<(), Refusal> {
     pods.take(candidate.node)
         .map_err(|(code, because)| (code, because, None))?;
-    let unready = problem.nodes[candidate.node as usize].unready;
+    let unready = problem.node_at(candidate.node).unready;
     budgets
         .take(candidate.pool, reason, unready)
         .inspect_err(|_| pods.give_back(candidate.node))
@@ -302,6 +302,6 @@ pub(super) fn give_both_back(
     candidate: &Candidate,
 ) {
     pods.give_back(candidate.node);
-    let unready = problem.nodes[candidate.node as usize].unready;
+    let unready = problem.node_at(candidate.node).unready;
     budgets.give_back(candidate.pool, unready);
 }

@@ -126,7 +126,7 @@ fn look_again(
 }
 
 fn price(trials: &Trials<'_, '_>, candidate: &Candidate) -> Money {
-    let node = &trials.problem.nodes[candidate.node as usize];
+    let node = trials.problem.node_at(candidate.node);
     node.price.unwrap_or_default() + trials.problem.settings.node_surcharge
 }
 
@@ -247,7 +247,7 @@ impl Search<'_, '_, '_> {
 
     fn locked(&self, index: usize) -> bool {
         let candidate = &self.candidates[index];
-        let node = &self.trials.problem.nodes[candidate.node as usize];
+        let node = self.trials.problem.node_at(candidate.node);
         let pool = &self.trials.problem.pools[candidate.pool];
         node.capacity_type == CapacityType::Spot && !pool.disruption.spot_to_spot
     }
@@ -397,7 +397,7 @@ impl Search<'_, '_, '_> {
             .iter()
             .filter(|node| self.chosen(trial, **node))
         {
-            let kept = &self.trials.problem.nodes[*node as usize];
+            let kept = self.trials.problem.node_at(*node);
             let same = bought.iter().position(|one| {
                 one.instance_type == kept.instance_type
                     && one.capacity_type == kept.capacity_type

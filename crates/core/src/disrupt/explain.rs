@@ -64,7 +64,7 @@ pub(super) fn removal(
 
 /// Why a node stays.
 pub(super) fn kept(problem: &Problem, candidate: &Candidate) -> Kept {
-    let node = &problem.nodes[candidate.node as usize];
+    let node = problem.node_at(candidate.node);
     let (code, because, until) = match &candidate.standing {
         Standing::Free => {
             let (code, because) = free(problem, candidate, node);

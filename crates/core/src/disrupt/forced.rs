@@ -24,7 +24,7 @@ pub(super) fn choose(
 ) -> Trial {
     let problem = trials.problem;
     for candidate in candidates.iter_mut() {
-        if expired(problem, &problem.nodes[candidate.node as usize]) {
+        if expired(problem, problem.node_at(candidate.node)) {
             causes.insert(candidate.node, DisruptionReason::Expired);
         }
     }
@@ -46,7 +46,7 @@ pub(super) fn choose(
     };
     let mut free: Vec<&mut Candidate> = Vec::new();
     for candidate in candidates.iter_mut() {
-        let going = expired(problem, &problem.nodes[candidate.node as usize]);
+        let going = expired(problem, problem.node_at(candidate.node));
         if going {
             continue;
         }
@@ -58,9 +58,9 @@ pub(super) fn choose(
         }
     }
     // The oldest first, so that none waits for ever; empty ones before all others, as they disturb no pod.
-    free.retain(|candidate| problem.nodes[candidate.node as usize].drifted.is_some());
+    free.retain(|candidate| problem.node_at(candidate.node).drifted.is_some());
     free.sort_by_key(|candidate| {
-        let created = problem.nodes[candidate.node as usize].created;
+        let created = problem.node_at(candidate.node).created;
         (
             !candidate.empty,
             created.unwrap_or(Timestamp::MIN),

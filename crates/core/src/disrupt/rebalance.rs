@@ -37,7 +37,7 @@ pub(super) fn told(problem: &Problem, plan: &Plan) -> BTreeMap<u32, String> {
     }
     all.into_iter()
         .filter_map(|(node, trade)| {
-            let told = trade.told(&problem.nodes[node as usize], problem)?;
+            let told = trade.told(problem.node_at(node), problem)?;
             Some((node, told))
         })
         .collect()

@@ -126,7 +126,7 @@ impl<'c, 'p> Trials<'c, 'p> {
         let gone: Money = removed
             .iter()
             .map(|node| {
-                let node = &self.problem.nodes[*node as usize];
+                let node = self.problem.node_at(*node);
                 node.price.unwrap_or_default() + surcharge
             })
             .sum();

@@ -18,25 +18,32 @@ use crate::pack::compile::Compiled;
 use crate::pack::compile::caps;
 use crate::pack::compile::column_sets::{NOTHING, SetId, Sets};
 use crate::pack::compile::groups::GroupKind;
+use crate::pack::compile::ids::{CellId, ClassId, ColumnId, DemandId, GroupId};
 use crate::pack::compile::nodes::ExistingNode;
 use crate::pack::compile::profile::Level;
 use crate::pack::dense::bits::Bits;
 use crate::pack::dense::intern::FixedMap;
+use crate::pack::dense::typed::{Id as _, IdVec, ids};
 use crate::pack::dense::vector::Vector;
 use crate::pack::scenario::{Queue, Scenario};
 
 pub(crate) use lot_limits::LotLimits;
 
+ids! {
+    /// The number of a lot.
+    LotId;
+}
+
 /// Any cell will do.
-pub(crate) const ANYWHERE: u32 = u32::MAX;
+pub(crate) const ANYWHERE: CellId = CellId(u32::MAX);
 
 /// Pods of one class that need a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Lot {
-    pub(crate) class: u32,
+    pub(crate) class: ClassId,
     pub(crate) level: u32,
     pub(crate) set: SetId,
-    pub(crate) cell: u32,
+    pub(crate) cell: CellId,
     pub(crate) count: u32,
 }
 
@@ -44,13 +51,13 @@ pub(crate) struct Lot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Node(u32),
-    Lot(u32),
+    Lot(LotId),
 }
 
 /// An anchored pod takes its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Event {
-    pub(crate) class: u32,
+    pub(crate) class: ClassId,
     pub(crate) level: u32,
     pub(crate) place: Place,
 }
@@ -58,7 +65,7 @@ pub(crate) struct Event {
 /// Pods of one class whose turn it is.
 #[derive(Clone, Copy, Debug)]
 struct Turn {
-    class: u32,
+    class: ClassId,
     count: u32,
     running: bool,
 }
@@ -77,24 +84,28 @@ pub(crate) enum NodeFilling {
 pub(crate) struct Assignment {
     /// All pods, in order of priority, size and age.
     pub(crate) queues: Vec<Queue>,
-    pub(crate) lots: Vec<Lot>,
+    pub(crate) lots: IdVec<LotId, Lot>,
     /// Pods put on nodes: node, class, count.
-    pub(crate) on_nodes: Vec<(u32, u32, u32)>,
+    pub(crate) on_nodes: Vec<(u32, ClassId, u32)>,
     /// Anchored pods in order of binding.
     pub(crate) events: Vec<Event>,
     /// Pods that find no place at all: class and count.
-    pub(crate) failed: Vec<(u32, u32)>,
+    pub(crate) failed: Vec<(ClassId, u32)>,
     /// Pods of each lot for which no machine was found so far. They come last and no rule counts on them.
-    pub(crate) surplus: Vec<u32>,
+    pub(crate) surplus: IdVec<LotId, u32>,
     pub(crate) topology: Topology,
 }
 
 impl Assignment {
     /// Whether the order found here may not hold for what was packed: pods that others count on have no machine, or
     /// pods must share a host that only packing gave them.
-    pub(crate) fn needs_bind_simulation(&self, compiled: &Compiled<'_>, left: &[u32]) -> bool {
-        let short = |(index, (lot, left)): (usize, (&Lot, &u32))| {
-            let surplus = self.surplus.get(index).is_some_and(|count| *count > 0);
+    pub(crate) fn needs_bind_simulation(
+        &self,
+        compiled: &Compiled<'_>,
+        left: &IdVec<LotId, u32>,
+    ) -> bool {
+        let short = |((id, lot), left): ((LotId, &Lot), &u32)| {
+            let surplus = self.surplus.find(id).is_some_and(|count| *count > 0);
             (*left > 0 || surplus) && compiled.profile(lot.class).anchored
         };
         let host_affinity = |queue: &Queue| {
@@ -103,7 +114,7 @@ impl Assignment {
                 .last()
                 .is_some_and(|level| !level.host_affinity.is_empty())
         };
-        let mut lots = self.lots.iter().zip(left).enumerate();
+        let mut lots = self.lots.pairs().zip(left);
         lots.any(short) || self.queues.iter().any(host_affinity)
     }
 }
@@ -121,9 +132,9 @@ pub(crate) struct Assigner<'a, 'p> {
     /// Hosts whose pods look for another place.
     removed: &'a Bits,
     out: Assignment,
-    lot_index: FixedMap<(u32, u32, SetId), u32>,
+    lot_index: FixedMap<(ClassId, u32, SetId), LotId>,
     /// Cheapest share of a machine by class, level, cell and tier of pools.
-    shares: FixedMap<(u32, u32, u32, usize), (SetId, i64)>,
+    shares: FixedMap<(ClassId, u32, CellId, usize), (SetId, i64)>,
     buys: bool,
     /// Less important pods have not had their turn yet.
     others_come: bool,
@@ -158,11 +169,11 @@ impl<'a, 'p> Assigner<'a, 'p> {
             removed,
             out: Assignment {
                 queues: scenario.queues(compiled),
-                lots: Vec::new(),
+                lots: IdVec::default(),
                 on_nodes: Vec::new(),
                 events: Vec::new(),
                 failed: Vec::new(),
-                surplus: Vec::new(),
+                surplus: IdVec::default(),
                 topology: Topology::new(compiled, removed),
             },
             lot_index: FixedMap::default(),
@@ -233,7 +244,7 @@ impl<'a, 'p> Assigner<'a, 'p> {
         }
     }
 
-    fn has_affinity(&self, class: u32) -> bool {
+    fn has_affinity(&self, class: ClassId) -> bool {
         let profile = self.compiled.profile(class);
         let first = profile.levels.get(self.lot_limits.first_level(profile));
         first
@@ -248,7 +259,7 @@ impl<'a, 'p> Assigner<'a, 'p> {
     }
 
     /// Finds places for pods of a class; returns how many have none.
-    fn place(&mut self, class: u32, count: u32) -> u32 {
+    fn place(&mut self, class: ClassId, count: u32) -> u32 {
         let compiled = self.compiled;
         let profile = compiled.profile(class);
         if profile.invalid.is_some() || compiled.class(class).uncounted.is_some() {
@@ -279,7 +290,7 @@ impl<'a, 'p> Assigner<'a, 'p> {
     }
 
     /// Puts pods into lots, those of the heaviest pools first; returns how many can have no machine.
-    fn buy(&mut self, class: u32, level: usize, count: u32) -> u32 {
+    fn buy(&mut self, class: ClassId, level: usize, count: u32) -> u32 {
         if !self.may_buy(&self.compiled.profile(class).levels[level]) {
             return count;
         }
@@ -300,7 +311,7 @@ impl<'a, 'p> Assigner<'a, 'p> {
 
     /// Pods for which packing has found no machine so far may still find one: they are sent where machines would suit
     /// them, whether or not there are any left, and no rule counts on them.
-    fn place_surplus(&mut self, class: u32, count: u32) -> bool {
+    fn place_surplus(&mut self, class: ClassId, count: u32) -> bool {
         let compiled = self.compiled;
         let profile = compiled.profile(class);
         let Some(level) = profile.levels.len().checked_sub(1) else {
@@ -313,7 +324,7 @@ impl<'a, 'p> Assigner<'a, 'p> {
         let lot = if profile.anchored {
             let mut allowed = self.allowed(class, level);
             self.keep_to_host_affinity(&profile.levels[level], &mut allowed);
-            let cells = (0..compiled.cells.len() as u32).filter(|cell| allowed[*cell as usize]);
+            let cells = compiled.cells.ids().filter(|cell| allowed[*cell]);
             let sold = cells.filter_map(|cell| {
                 let (set, share) = self.share(class, level, cell, 0)?;
                 Some((share, cell, set))
@@ -340,11 +351,11 @@ impl<'a, 'p> Assigner<'a, 'p> {
             self.out.events.extend(again);
         }
         self.out.surplus.resize(self.out.lots.len(), 0);
-        self.out.surplus[lot as usize] += count;
+        self.out.surplus[lot] += count;
         true
     }
 
-    fn base(&mut self, class: u32, level: usize, cell: Option<u32>, tier: usize) -> SetId {
+    fn base(&mut self, class: ClassId, level: usize, cell: Option<CellId>, tier: usize) -> SetId {
         if !self.buys {
             return NOTHING;
         }
@@ -352,15 +363,15 @@ impl<'a, 'p> Assigner<'a, 'p> {
     }
 
     /// How many more pods of a lot can have a machine.
-    fn limit_left(&self, class: u32, level: usize, set: SetId) -> u32 {
+    fn limit_left(&self, class: ClassId, level: usize, set: SetId) -> u32 {
         let most = self.lot_limits.of(class, level as u32, set);
         let lot = self.lot_index.get(&(class, level as u32, set));
-        let present = lot.map_or(0, |lot| self.out.lots[*lot as usize].count);
+        let present = lot.map_or(0, |lot| self.out.lots[*lot].count);
         most.saturating_sub(present)
     }
 
-    fn lot(&mut self, class: u32, level: u32, set: SetId, cell: u32, count: u32) -> u32 {
-        let next = self.out.lots.len() as u32;
+    fn lot(&mut self, class: ClassId, level: u32, set: SetId, cell: CellId, count: u32) -> LotId {
+        let next = LotId::at(self.out.lots.len());
         let index = *self.lot_index.entry((class, level, set)).or_insert(next);
         if index == next {
             self.out.lots.push(Lot {
@@ -371,12 +382,12 @@ impl<'a, 'p> Assigner<'a, 'p> {
                 count: 0,
             });
         }
-        self.out.lots[index as usize].count += count;
+        self.out.lots[index].count += count;
         index
     }
 
     /// Puts as many pods of a class as possible on nodes, first fit.
-    fn fill_nodes(&mut self, class: u32, position: usize, count: u32) -> u32 {
+    fn fill_nodes(&mut self, class: ClassId, position: usize, count: u32) -> u32 {
         let compiled = self.compiled;
         let level = &compiled.profile(class).levels[position];
         let mut left = count;
@@ -396,7 +407,7 @@ impl<'a, 'p> Assigner<'a, 'p> {
     }
 
     /// How many pods of a class a node takes, rules about domains aside.
-    fn room_on(&self, class: u32, level: &Level, index: u32) -> u32 {
+    fn room_on(&self, class: ClassId, level: &Level, index: u32) -> u32 {
         let rules = || level.host_affinity.iter().map(|rule| rule.group);
         if rules().all(|group| self.has_neighbour(index, group)) {
             self.space_on(class, level, index)
@@ -406,12 +417,12 @@ impl<'a, 'p> Assigner<'a, 'p> {
     }
 
     /// The same, whichever pods are there already.
-    fn space_on(&self, class: u32, level: &Level, index: u32) -> u32 {
+    fn space_on(&self, class: ClassId, level: &Level, index: u32) -> u32 {
         let compiled = self.compiled;
         let node = &self.nodes[index as usize];
         let requests = &compiled.class(class).requests;
         if !requests.fits(&node.room)
-            || !compiled.demand_nodes[level.demand as usize].contains(index as usize)
+            || !compiled.demand_nodes[level.demand].contains(index as usize)
             || (self.running && self.closed_to_running.contains(index as usize))
         {
             return 0;
@@ -425,12 +436,12 @@ impl<'a, 'p> Assigner<'a, 'p> {
         }
     }
 
-    fn has_neighbour(&self, index: u32, group: u32) -> bool {
+    fn has_neighbour(&self, index: u32, group: GroupId) -> bool {
         let node = &self.nodes[index as usize];
         caps::carries(&node.caps, group)
     }
 
-    fn volumes_fit(&self, class: u32, node: &ExistingNode) -> bool {
+    fn volumes_fit(&self, class: ClassId, node: &ExistingNode) -> bool {
         let volumes = &self.compiled.profile(class).spec.volumes;
         node.attached.iter().all(|(driver, (most, claims))| {
             let mut new: Vec<&str> = volumes
@@ -444,7 +455,7 @@ impl<'a, 'p> Assigner<'a, 'p> {
         })
     }
 
-    fn put(&mut self, class: u32, position: usize, index: u32, count: u32) {
+    fn put(&mut self, class: ClassId, position: usize, index: u32, count: u32) {
         let compiled = self.compiled;
         let level = &compiled.profile(class).levels[position];
         let node = &mut self.nodes[index as usize];
@@ -461,8 +472,7 @@ impl<'a, 'p> Assigner<'a, 'p> {
         }
         self.out.on_nodes.push((index, class, count));
         if profile.anchored {
-            let counted =
-                |filter: u32| compiled.demand_nodes[filter as usize].contains(index as usize);
+            let counted = |filter: DemandId| compiled.demand_nodes[filter].contains(index as usize);
             let cell = compiled.nodes[index as usize].cell;
             let topology = &mut self.out.topology;
             topology.add(compiled, profile, level, cell, count as i32, counted);
@@ -477,14 +487,14 @@ impl<'a, 'p> Assigner<'a, 'p> {
     }
 
     /// Finds a place for one of `count` pods with rules about domains.
-    fn place_anchored(&mut self, class: u32, count: u32) -> bool {
+    fn place_anchored(&mut self, class: ClassId, count: u32) -> bool {
         let compiled = self.compiled;
         let profile = compiled.profile(class);
         let levels = profile.levels.iter().enumerate();
         for (index, level) in levels.skip(self.lot_limits.first_level(profile)) {
             let mut allowed = self.allowed(class, index);
             let node = self.order.iter().copied().find(|node| {
-                allowed[compiled.nodes[*node as usize].cell as usize]
+                allowed[compiled.nodes[*node as usize].cell]
                     && self.room_on(class, level, *node) > 0
             });
             if let Some(node) = node {
@@ -500,8 +510,10 @@ impl<'a, 'p> Assigner<'a, 'p> {
                 }
                 self.keep_to_host_affinity(level, &mut allowed);
             }
-            let best = (0..compiled.cells.len() as u32)
-                .filter(|cell| allowed[*cell as usize])
+            let best = compiled
+                .cells
+                .ids()
+                .filter(|cell| allowed[*cell])
                 .filter_map(|cell| {
                     let (tier, set, share) = self.opening(class, index, cell)?;
                     let crowd = self.out.topology.crowd(compiled, level, cell);
@@ -517,10 +529,10 @@ impl<'a, 'p> Assigner<'a, 'p> {
     }
 
     /// Cells that the rules of a level about domains allow now.
-    fn allowed(&self, class: u32, level: usize) -> Vec<bool> {
+    fn allowed(&self, class: ClassId, level: usize) -> IdVec<CellId, bool> {
         let compiled = self.compiled;
         let profile = compiled.profile(class);
-        let cells = 0..compiled.cells.len() as u32;
+        let cells = compiled.cells.ids();
         let level = &profile.levels[level];
         let allows = |cell| self.out.topology.allows(compiled, profile, level, cell);
         cells.map(allows).collect()
@@ -528,7 +540,12 @@ impl<'a, 'p> Assigner<'a, 'p> {
 
     /// The heaviest pools that have a machine left for a pod in a cell: how many tiers of pools have none, the set, and
     /// what the pod costs there.
-    fn opening(&mut self, class: u32, level: usize, cell: u32) -> Option<(usize, SetId, i64)> {
+    fn opening(
+        &mut self,
+        class: ClassId,
+        level: usize,
+        cell: CellId,
+    ) -> Option<(usize, SetId, i64)> {
         for tier in 0.. {
             let (set, share) = self.share(class, level, cell, tier)?;
             if self.lot_limits.is_empty() {
@@ -543,7 +560,13 @@ impl<'a, 'p> Assigner<'a, 'p> {
     }
 
     /// What a pod of a class costs at least in a cell, as a share of the machine that suits it best.
-    fn share(&mut self, class: u32, level: usize, cell: u32, tier: usize) -> Option<(SetId, i64)> {
+    fn share(
+        &mut self,
+        class: ClassId,
+        level: usize,
+        cell: CellId,
+        tier: usize,
+    ) -> Option<(SetId, i64)> {
         let key = (class, level as u32, cell, tier);
         if let Some(known) = self.shares.get(&key) {
             return (known.0 != NOTHING).then_some(*known);
@@ -566,18 +589,18 @@ impl<'a, 'p> Assigner<'a, 'p> {
 
     /// Where a group counts a pod only on some nodes, those of a set, so that the count is certain; and the filters of
     /// groups that will not count it.
-    fn counted(&mut self, class: u32, set: SetId) -> (SetId, Vec<u32>) {
+    fn counted(&mut self, class: ClassId, set: SetId) -> (SetId, Vec<DemandId>) {
         let compiled = self.compiled;
         let requests = &compiled.class(class).requests;
         let mut set = set;
-        let mut uncounted: Vec<u32> = Vec::new();
+        let mut uncounted: Vec<DemandId> = Vec::new();
         for group in &compiled.profile(class).matched {
             let GroupKind::Spread { filter, .. } = compiled.groups.all.get(*group).kind else {
                 continue;
             };
-            let bits = &compiled.demand_columns[filter as usize];
+            let bits = &compiled.demand_columns[filter];
             let narrowed = self.sets.within(compiled, set, bits);
-            let fits = |column: &u32| requests.fits(&compiled.column(*column).room);
+            let fits = |column: &ColumnId| requests.fits(&compiled.column(*column).room);
             if self.sets.list(narrowed).iter().any(fits) {
                 set = narrowed;
             } else {
@@ -588,13 +611,13 @@ impl<'a, 'p> Assigner<'a, 'p> {
     }
 
     /// Sends a pod to a new machine in a cell.
-    fn send(&mut self, class: u32, level: usize, cell: u32, set: SetId) {
+    fn send(&mut self, class: ClassId, level: usize, cell: CellId, set: SetId) {
         let compiled = self.compiled;
         let profile = compiled.profile(class);
         let (set, uncounted) = self.counted(class, set);
         let lot = self.lot(class, level as u32, set, cell, 1);
         let rules = &profile.levels[level];
-        let counted = |filter: u32| !uncounted.contains(&filter);
+        let counted = |filter: DemandId| !uncounted.contains(&filter);
         self.out
             .topology
             .add(compiled, profile, rules, cell, 1, counted);

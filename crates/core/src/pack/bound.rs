@@ -3,35 +3,29 @@
 mod custom;
 mod spread;
 
-use std::borrow::Cow;
+use crate::pack::compile::ids::ClassId;
 use std::collections::BTreeMap;
 
 use crate::money::Money;
-use crate::pack::assign::{Assignment, Lot};
+use crate::pack::assign::{Assignment, Lot, LotId};
 use crate::pack::compile::Compiled;
 use crate::pack::compile::column_sets::{NOTHING, Sets};
 use crate::pack::compile::supply::CounterId;
 use crate::pack::dense::intern::FixedMap;
+use crate::pack::dense::typed::IdVec;
 use crate::pack::packing::{Bin, Context, Packing};
+use crate::pack::parts::{Part, Without};
 use crate::pack::scenario::Scenario;
-use crate::pack::strategy::column_generation::{self, LotValues};
+use crate::pack::strategy::column_generation;
 use crate::pack::value::appraisal::{Appraisal, SCARCE_COPIES};
 use crate::pack::value::machine_prices::Prices;
 
 /// How much work a bound is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Effort {
-    /// From resources alone.
-    Quick,
-    /// And from fillings of whole machines, and from what spreads send to every domain.
-    Thorough,
-}
-
-/// What packing has found out already.
-#[derive(Clone, Copy)]
-pub(crate) struct Known<'a> {
-    pub(crate) lot_values: Option<&'a LotValues>,
-    pub(crate) prices: Option<&'a Prices>,
+pub(crate) struct Effort {
+    /// Not from resources alone, but also from fillings of whole machines, and from what spreads send to every domain.
+    pub(crate) thorough: bool,
+    pub(crate) without: Without,
 }
 
 /// The largest of four bounds: what all pods are worth at values that no machine's room exceeds, less what room on nodes
@@ -43,7 +37,7 @@ pub(crate) fn lower_bound(
     assignment: &Assignment,
     packing: &Packing,
     effort: Effort,
-    known: Known<'_>,
+    lot_values: Option<&IdVec<LotId, f64>>,
 ) -> Money {
     let mut sets = Sets::new(compiled);
     let lots = placed(compiled, &mut sets, assignment, packing);
@@ -55,18 +49,20 @@ pub(crate) fn lower_bound(
         .collect();
     // A domain that sells no more machines holds no spread back: pods may then all be in the others.
     let open = compiled.nodes.is_empty() && !compiled.supply.limited();
-    let lots = if effort == Effort::Thorough && open {
+    let without = effort.without;
+    let lots = if effort.thorough && open && without.keeps(Part::SpreadBound) {
         spread::confined(compiled, &mut sets, &assignment.topology, lots)
     } else {
         lots
     };
     let ledger = compiled.supply.ledger();
-    let counts: Vec<u32> = lots.iter().map(|lot| lot.count).collect();
+    let counts: IdVec<LotId, u32> = lots.iter().map(|lot| lot.count).collect();
     let context = Context {
         compiled,
         sets: &mut sets,
         lots: &lots,
         ledger: &ledger,
+        without,
     };
     // A node that is there can take some of every group that keeps apart: with nodes, groups are left out.
     let appraisal = if nodes.is_empty() {
@@ -83,21 +79,17 @@ pub(crate) fn lower_bound(
     if !fixed {
         total = custom::hold(&context, &appraisal, total);
     }
-    let whole =
-        effort == Effort::Thorough && !compiled.supply.limited() && nodes.is_empty() && fixed;
-    if whole {
-        let lot_values = known.lot_values;
+    let whole = effort.thorough && !compiled.supply.limited() && nodes.is_empty() && fixed;
+    if whole && without.keeps(Part::FillingBound) {
         let lot_values = lot_values.and_then(|lot_values| by_class(lot_values, assignment, &lots));
-        let fillings = column_generation::bound(&context, lot_values);
+        total = total.max(column_generation::bound(&context, lot_values));
+    }
+    if whole && without.keeps(Part::ShapeBound) {
         let mut shaped = appraisal.clone();
-        let prices = match known.prices {
-            Some(prices) if prices.cover(&shaped) => Some(Cow::Borrowed(prices)),
-            _ => Prices::find(&context, &counts, &shaped).map(Cow::Owned),
-        };
-        if let Some(prices) = prices {
+        if let Some(prices) = Prices::find(&context, &counts, &shaped) {
             prices.refine(&context, &counts, &mut shaped);
         }
-        total = total.max(fillings).max(worth(&shaped, &counts));
+        total = total.max(worth(&shaped, &counts));
     }
     // Sums of a hundred thousand terms may be off in the last digits.
     total = compiled.tie_break.bound(total) * (1.0 - 1e-9);
@@ -122,7 +114,7 @@ fn below(bound: i64, cost: i64) -> Money {
 }
 
 /// What all pods are worth together.
-fn worth(appraisal: &Appraisal, counts: &[u32]) -> f64 {
+fn worth(appraisal: &Appraisal, counts: &IdVec<LotId, u32>) -> f64 {
     let mut total = 0.0;
     for (worth, count) in appraisal.worth.iter().zip(counts) {
         total += worth * f64::from(*count);
@@ -136,15 +128,15 @@ fn placed(
     sets: &mut Sets,
     assignment: &Assignment,
     packing: &Packing,
-) -> Vec<Lot> {
-    let mut missing: FixedMap<u32, u32> = FixedMap::default();
+) -> IdVec<LotId, Lot> {
+    let mut missing: FixedMap<ClassId, u32> = FixedMap::default();
     for (class, count) in &assignment.failed {
         *missing.entry(*class).or_insert(0) += count;
     }
     for (lot, left) in assignment.lots.iter().zip(&packing.left) {
         *missing.entry(lot.class).or_insert(0) += left;
     }
-    let mut lots = Vec::new();
+    let mut lots = IdVec::default();
     for queue in &assignment.queues {
         let missing = missing.get_mut(&queue.class);
         let gone = missing.map_or(0, |left| {
@@ -172,9 +164,13 @@ fn placed(
 }
 
 /// What a pod of each lot is worth by column generation, if that knows all their classes.
-fn by_class(lot_values: &LotValues, assignment: &Assignment, lots: &[Lot]) -> Option<Vec<f64>> {
-    let mut known: FixedMap<u32, f64> = FixedMap::default();
-    for (lot, worth) in assignment.lots.iter().zip(&lot_values.worth) {
+fn by_class(
+    lot_values: &IdVec<LotId, f64>,
+    assignment: &Assignment,
+    lots: &IdVec<LotId, Lot>,
+) -> Option<Vec<f64>> {
+    let mut known: FixedMap<ClassId, f64> = FixedMap::default();
+    for (lot, worth) in assignment.lots.iter().zip(lot_values) {
         let least = known.entry(lot.class).or_insert(*worth);
         *least = least.min(*worth);
     }
@@ -217,7 +213,7 @@ fn scarce_bargains(context: &Context<'_, '_>, appraisal: &Appraisal) -> f64 {
 }
 
 fn most_demanding(context: &Context<'_, '_>) -> i64 {
-    let alone = |lot: u32| {
+    let alone = |lot: LotId| {
         let set = context.lot(lot).set;
         let requests = context.requests(lot);
         let compiled = context.compiled;
@@ -237,10 +233,7 @@ fn most_demanding(context: &Context<'_, '_>) -> i64 {
             .filter_map(|custom_type| Some(compiled.fitted(custom_type, requests)?.cost));
         custom.chain(fixed).min()
     };
-    (0..context.lots.len() as u32)
-        .filter_map(alone)
-        .max()
-        .unwrap_or(0)
+    context.lots.ids().filter_map(alone).max().unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ pub(crate) mod custom;
 pub(crate) mod demand;
 pub(crate) mod drain;
 pub(crate) mod groups;
+pub(crate) mod ids;
 pub(crate) mod labels;
 pub(crate) mod min_values;
 pub(crate) mod nodes;
@@ -23,6 +24,7 @@ use crate::pack::compile::columns::Column;
 use crate::pack::compile::custom::CustomTypes;
 use crate::pack::compile::demand::Demand;
 use crate::pack::compile::groups::{GroupKind, Groups};
+use crate::pack::compile::ids::{CellId, ClassId, ColumnId, DemandId, GroupId, OfferId};
 use crate::pack::compile::labels::Keys;
 use crate::pack::compile::min_values::MinValues;
 use crate::pack::compile::nodes::ExistingNode;
@@ -32,6 +34,7 @@ use crate::pack::compile::supply::Supply;
 use crate::pack::compile::tie_break::TieBreak;
 use crate::pack::dense::bits::Bits;
 use crate::pack::dense::intern::{FixedMap, Interner};
+use crate::pack::dense::typed::{Id as _, IdVec};
 use crate::pack::dense::vector::{Table, Vector};
 use crate::plan::{Home, PodRef};
 use crate::problem::{Pod, Problem};
@@ -71,35 +74,35 @@ pub(crate) struct Compiled<'p> {
     pub(crate) problem: &'p Problem,
     pub(crate) table: Table,
     pub(crate) keys: Keys,
-    pub(crate) demands: Interner<Demand>,
+    pub(crate) demands: Interner<Demand, DemandId>,
     pub(crate) groups: Groups,
     pub(crate) profiles: Vec<Profile<'p>>,
-    pub(crate) classes: Vec<Class>,
+    pub(crate) classes: IdVec<ClassId, Class>,
     /// Class of each group of pending pods.
-    pub(crate) pending: Vec<u32>,
+    pub(crate) pending: Vec<ClassId>,
     /// Class of each group of pods on each node; daemons have one too.
-    pub(crate) bound: Vec<Vec<u32>>,
-    pub(crate) offers: Vec<Offer>,
+    pub(crate) bound: Vec<Vec<ClassId>>,
+    pub(crate) offers: IdVec<OfferId, Offer>,
     pub(crate) tie_break: TieBreak,
     pub(crate) pools: Vec<PoolTerms>,
     /// Pools with `minValues`.
     pub(crate) min_values: MinValues,
     pub(crate) supply: Supply,
     /// Offers worth looking at, cheapest first.
-    pub(crate) columns: Vec<Column>,
+    pub(crate) columns: IdVec<ColumnId, Column>,
     /// Machines of custom size.
     pub(crate) custom_types: CustomTypes,
     /// Columns that meet a demand.
-    pub(crate) demand_columns: Vec<Bits>,
+    pub(crate) demand_columns: IdVec<DemandId, Bits>,
     /// Offers that meet a demand.
-    pub(crate) demand_offers: Vec<Bits>,
+    pub(crate) demand_offers: IdVec<DemandId, Bits>,
     /// Nodes that meet a demand.
-    pub(crate) demand_nodes: Vec<Bits>,
+    pub(crate) demand_nodes: IdVec<DemandId, Bits>,
     /// Tracked keys that some rule spreads or gathers over, hosts aside.
     pub(crate) topology_keys: Vec<u32>,
     /// Distinct values of those keys.
-    pub(crate) cells: Interner<Box<[u32]>>,
-    pub(crate) cell_columns: Vec<Bits>,
+    pub(crate) cells: Interner<Box<[u32]>, CellId>,
+    pub(crate) cell_columns: IdVec<CellId, Bits>,
     /// Columns by weight of their pool, heaviest first.
     pub(crate) tiers: Vec<Bits>,
     pub(crate) nodes: Vec<ExistingNode>,
@@ -128,7 +131,7 @@ impl<'p> Compiled<'p> {
         let mut classes = Classes::new(&shapes, &table);
         let pending = classes.of_all(&problem.pods);
         let nodes = problem.nodes.iter();
-        let bound: Vec<Vec<u32>> = nodes.map(|node| classes.of_all(&node.pods)).collect();
+        let bound: Vec<Vec<ClassId>> = nodes.map(|node| classes.of_all(&node.pods)).collect();
         let classes = classes.list;
 
         let mut min_values = MinValues::new(problem, &pools);
@@ -140,7 +143,7 @@ impl<'p> Compiled<'p> {
         );
         let demand_offers = columns::admit_offers(problem, &keys, &demands, &offers);
         let admitted = |demand: &Demand| nodes::admit(demand, &keys, &nodes);
-        let demand_nodes: Vec<Bits> = demands.iter().map(admitted).collect();
+        let demand_nodes: IdVec<DemandId, Bits> = demands.iter().map(admitted).collect();
         let ports = columns::take_daemons(problem, &keys, &table, &mut groups, &mut offers);
         nodes::withhold_daemons(problem, &keys, &table, &mut groups, &mut nodes);
         for node in &mut nodes {
@@ -156,9 +159,10 @@ impl<'p> Compiled<'p> {
             &mut cell_of,
         );
         let admitted =
-            |offers: &Bits| over_columns(&columns, |column| offers.contains(column.offer as usize));
+            |offers: &Bits| over_columns(&columns, |column| offers.contains(column.offer.index()));
         let demand_columns = demand_offers.iter().map(admitted).collect();
-        let cell_columns = (0..cells.len() as u32)
+        let cell_columns = cells
+            .ids()
             .map(|cell| over_columns(&columns, |column| column.cell == cell))
             .collect();
         let tiers = tiers(problem, &pools, &columns);
@@ -173,12 +177,12 @@ impl<'p> Compiled<'p> {
             classes,
             pending,
             bound,
-            offers,
+            offers: offers.into(),
             tie_break,
             pools,
             min_values,
             supply,
-            columns,
+            columns: columns.into(),
             custom_types,
             demand_columns,
             demand_offers,
@@ -191,22 +195,22 @@ impl<'p> Compiled<'p> {
         }
     }
 
-    pub(crate) fn profile(&self, class: u32) -> &Profile<'p> {
-        &self.profiles[self.classes[class as usize].profile as usize]
+    pub(crate) fn profile(&self, class: ClassId) -> &Profile<'p> {
+        &self.profiles[self.classes[class].profile as usize]
     }
 
     /// A class by number.
-    pub(crate) fn class(&self, class: u32) -> &Class {
-        &self.classes[class as usize]
+    pub(crate) fn class(&self, class: ClassId) -> &Class {
+        &self.classes[class]
     }
 
     /// A column by number.
-    pub(crate) fn column(&self, column: u32) -> &Column {
-        &self.columns[column as usize]
+    pub(crate) fn column(&self, column: ColumnId) -> &Column {
+        &self.columns[column]
     }
 
     /// The class of a pod.
-    pub(crate) fn class_of(&self, pod: PodRef) -> u32 {
+    pub(crate) fn class_of(&self, pod: PodRef) -> ClassId {
         match pod.home {
             Home::Pending => self.pending[pod.group as usize],
             Home::Node(node) => self.bound[node as usize][pod.group as usize],
@@ -217,7 +221,7 @@ impl<'p> Compiled<'p> {
     pub(crate) fn pod(&self, home: Home, group: u32) -> &'p Pod {
         match home {
             Home::Pending => &self.problem.pods[group as usize],
-            Home::Node(node) => &self.problem.nodes[node as usize].pods[group as usize],
+            Home::Node(node) => &self.problem.node_at(node).pods[group as usize],
         }
     }
 }
@@ -249,7 +253,7 @@ fn over_columns(columns: &[Column], test: impl Fn(&Column) -> bool) -> Bits {
 
 /// Columns by weight of their pool, heaviest first.
 fn tiers(problem: &Problem, pools: &[PoolTerms], columns: &[Column]) -> Vec<Bits> {
-    let weight = |pool: u32| problem.pools[pool as usize].weight;
+    let weight = |pool: u32| problem.pool_at(pool).weight;
     let mut weights: Vec<i32> = pools.iter().map(|pool| weight(pool.index)).collect();
     weights.sort_unstable_by(|a, b| b.cmp(a));
     weights.dedup();
@@ -262,7 +266,7 @@ fn tiers(problem: &Problem, pools: &[PoolTerms], columns: &[Column]) -> Vec<Bits
 fn profile_all<'p>(
     problem: &'p Problem,
     shapes: &Interner<Shape<'p>>,
-    demands: &mut Interner<Demand>,
+    demands: &mut Interner<Demand, DemandId>,
     groups: &mut Groups,
     least_weight: i32,
 ) -> Vec<Profile<'p>> {
@@ -283,7 +287,7 @@ fn profile_all<'p>(
         .map(|shape| profiler.profile(shape.0))
         .collect();
     groups.index();
-    let tangled: Vec<u32> = profiles
+    let tangled: Vec<GroupId> = profiles
         .iter()
         .flat_map(|profile| &profile.levels)
         .filter(|level| !level.rules.is_empty())
@@ -299,8 +303,8 @@ fn profile_all<'p>(
 struct Classes<'a, 'p> {
     shapes: &'a Interner<Shape<'p>>,
     table: &'a Table,
-    ids: FixedMap<(u32, Vector), u32>,
-    list: Vec<Class>,
+    ids: FixedMap<(u32, Vector), ClassId>,
+    list: IdVec<ClassId, Class>,
 }
 
 impl<'a, 'p> Classes<'a, 'p> {
@@ -309,20 +313,20 @@ impl<'a, 'p> Classes<'a, 'p> {
             shapes,
             table,
             ids: FixedMap::default(),
-            list: Vec::new(),
+            list: IdVec::default(),
         }
     }
 
-    fn of_all(&mut self, pods: &'p [Pod]) -> Vec<u32> {
+    fn of_all(&mut self, pods: &'p [Pod]) -> Vec<ClassId> {
         pods.iter().map(|pod| self.of(pod)).collect()
     }
 
-    fn of(&mut self, pod: &'p Pod) -> u32 {
+    fn of(&mut self, pod: &'p Pod) -> ClassId {
         let known = self.shapes.find(&Shape(&pod.spec));
         debug_assert!(known.is_some(), "a pod that was not surveyed: {}", pod.name);
         let profile = known.unwrap_or(0);
         let requests = self.table.vector(&pod.spec.requests);
-        let next = self.list.len() as u32;
+        let next = ClassId::at(self.list.len());
         let id = *self.ids.entry((profile, requests)).or_insert(next);
         if id == next {
             let uncounted = self.table.uncovered(&pod.spec.requests).map(Name::from);

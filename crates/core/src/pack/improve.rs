@@ -7,18 +7,20 @@
 pub(crate) mod redistribute;
 pub(crate) mod resize;
 
+use crate::pack::assign::LotId;
 use crate::pack::compile::caps;
 use crate::pack::compile::column_sets::{NOTHING, SetId};
+use crate::pack::compile::ids::ColumnId;
 use crate::pack::compile::supply::Ledger;
 use crate::pack::dense::intern::FixedMap;
 use crate::pack::dense::seeded::SeededGenerator;
+use crate::pack::dense::typed::IdVec;
 use crate::pack::dense::vector::{Lead, lead_fits};
-use crate::pack::fill::exact::{EmptyMachine, ExactFill};
 use crate::pack::fill::greedy::{Filling, GreedyFill, PodOrder};
 use crate::pack::packing::{Bin, Context, Packing};
-use crate::pack::strategy::column_generation::LotValues;
+use crate::pack::parts::Part;
 use crate::pack::value::appraisal::Appraisal;
-use crate::pack::value::machine_prices::{self, Prices};
+use crate::pack::value::machine_prices;
 
 use self::redistribute::PodSet;
 
@@ -50,10 +52,6 @@ const REDISTRIBUTE_MANY: Redistribution = Redistribution {
 const DRAWS: usize = 4;
 /// One in so many machines is taken away whatever it wastes.
 const ANY: usize = 4;
-/// Fillings looked at for one machine, where the best is looked for.
-const LOOKS: u32 = 200;
-/// More lots than this are not looked through for the best filling.
-const FEW_LOTS: usize = 48;
 /// Columns filled for comparison before the best is bought.
 const FILLED: usize = 3;
 /// Columns of a set that are filled at all.
@@ -67,6 +65,8 @@ const PATIENCE: u64 = 16;
 /// Fewer machines than this are tried as often as this many, and one as often as the other.
 const FEW_MACHINES: usize = 12;
 const POD_ORDERS: [PodOrder; 3] = [PodOrder::Large, PodOrder::Mixed, PodOrder::Even];
+/// So many pods of each lot in the mean, and the fillings of a linear program are bought whole but for a few.
+const ROUNDED: u64 = 8;
 /// How far a score may be perturbed, as a share of it.
 const PERTURBATION: f64 = 0.3;
 
@@ -95,17 +95,13 @@ pub(crate) struct Improver {
     appraisal: Appraisal,
     greedy: GreedyFill,
     /// By lot: pods without a machine in the attempt at hand.
-    loose: Vec<u32>,
+    loose: IdVec<LotId, u32>,
     /// By machine: the part of its price that its pods are not worth.
     waste: Vec<f64>,
     /// By set: columns by what their room is worth for the price, best first.
-    bargains: FixedMap<SetId, Vec<u32>>,
-    /// Whether the worth of pods comes from fillings of whole machines.
-    filled: bool,
+    bargains: FixedMap<SetId, Vec<ColumnId>>,
     /// How pods are redistributed, if they can be.
     redistribution: Option<&'static Redistribution>,
-    /// Where the worth of pods comes from then.
-    prices: Option<Prices>,
     seed: u64,
     attempts: u64,
     /// Attempts since the last one that made the packing cheaper.
@@ -117,10 +113,10 @@ struct Attempt {
     generator: SeededGenerator,
     ledger: Ledger,
     /// Lots with loose pods, most valuable first.
-    lots: Vec<u32>,
+    lots: Vec<LotId>,
     /// Pods that go into room that other machines have free: machine, lot, count.
-    reinserted: Vec<(usize, u32, u32)>,
-    bought: Vec<(u32, Filling)>,
+    reinserted: Vec<(usize, LotId, u32)>,
+    bought: Vec<(ColumnId, Filling)>,
     /// What the machines taken away cost, less what was bought.
     budget: i64,
     /// What pods that are still loose are worth.
@@ -132,39 +128,29 @@ impl Improver {
         context: &Context<'_, '_>,
         packing: &Packing,
         seed: u64,
-        lot_values: Option<&LotValues>,
+        generated: bool,
     ) -> Self {
-        let counts: Vec<u32> = context.lots.iter().map(|lot| lot.count).collect();
-        let mut appraisal = Appraisal::new(context, &counts);
-        let filled = lot_values.is_some();
-        if let Some(lot_values) = lot_values {
-            appraisal.worth.clone_from(&lot_values.worth);
-            appraisal.bargains.clone_from(&lot_values.bargains);
-        }
-        // Where fillings of whole machines are known, those are better.
-        let several = packing.bins.len() >= FEW_MACHINES;
+        let counts: IdVec<LotId, u32> = context.lots.iter().map(|lot| lot.count).collect();
+        let appraisal = Appraisal::new(context, &counts);
+        let pods: u64 = counts.iter().map(|count| u64::from(*count)).sum();
+        // Whole parts of a program's fillings are nearly all there is: redistributing finds nothing better.
+        let rounded = generated && pods >= ROUNDED * counts.len() as u64;
+        let keeps = |part| context.without.keeps(part);
+        let several = packing.bins.len() >= FEW_MACHINES && keeps(Part::Redistribute);
         let redistribution =
-            (!filled && several && redistribute::is_applicable(context)).then(|| {
+            (!rounded && several && redistribute::is_applicable(context)).then(|| {
                 if machine_prices::are_few(&counts) {
                     &REDISTRIBUTE_FEW
                 } else {
                     &REDISTRIBUTE_MANY
                 }
             });
-        let alike = redistribute::are_alike(context, 0..counts.len() as u32);
-        let distributed = redistribution.filter(|_| alike);
-        let prices = distributed.and_then(|_| Prices::find(context, &counts, &appraisal));
-        if let Some(prices) = &prices {
-            prices.refine(context, &counts, &mut appraisal);
-        }
         let mut improver = Improver {
             greedy: GreedyFill::new(counts.len()),
-            loose: vec![0; counts.len()],
+            loose: IdVec::filled(0, counts.len()),
             waste: Vec::new(),
             bargains: FixedMap::default(),
-            filled,
             redistribution,
-            prices,
             appraisal,
             seed,
             attempts: 0,
@@ -181,14 +167,9 @@ impl Improver {
     fn waste_of(&self, context: &Context<'_, '_>, bin: &Bin) -> f64 {
         let mut waste = context.compiled.column(bin.column).cost as f64;
         for (lot, count) in &bin.pods {
-            waste -= self.appraisal.worth[*lot as usize] * f64::from(*count);
+            waste -= self.appraisal.worth[*lot] * f64::from(*count);
         }
         waste
-    }
-
-    /// Prices at which pods are redistributed, if they are.
-    pub(crate) fn prices(&self) -> Option<&Prices> {
-        self.prices.as_ref()
     }
 
     /// Makes an attempt at a cheaper packing. It is never dearer afterwards.
@@ -224,7 +205,7 @@ impl Improver {
             self.repack(context, &mut attempt)
         };
         for lot in &attempt.lots {
-            self.loose[*lot as usize] = 0;
+            self.loose[*lot] = 0;
         }
         let fewer = attempt.bought.len() <= chosen.len();
         if done && (attempt.budget > 0 || (attempt.budget == 0 && fewer)) {
@@ -318,16 +299,16 @@ impl Improver {
             attempt.ledger.give(&column.uses);
             attempt.budget += column.cost;
             for (lot, count) in &bin.pods {
-                if self.loose[*lot as usize] == 0 {
+                if self.loose[*lot] == 0 {
                     attempt.lots.push(*lot);
                 }
-                self.loose[*lot as usize] += count;
-                attempt.worth += self.appraisal.worth[*lot as usize] * f64::from(*count);
+                self.loose[*lot] += count;
+                attempt.worth += self.appraisal.worth[*lot] * f64::from(*count);
             }
         }
         let worth = &self.appraisal.worth;
         attempt.lots.sort_by(|a, b| {
-            let (first, second) = (worth[*a as usize], worth[*b as usize]);
+            let (first, second) = (worth[*a], worth[*b]);
             second.total_cmp(&first).then(a.cmp(b))
         });
         attempt
@@ -347,10 +328,10 @@ impl Improver {
             return false;
         }
         let pods = attempt.lots.iter();
-        let pods = pods.map(|lot| (*lot, self.loose[*lot as usize]));
+        let pods = pods.map(|lot| (*lot, self.loose[*lot]));
         let pod_set = PodSet::new(context, &self.appraisal, pods);
         let chosen_columns = chosen.iter().map(|index| packing.bins[*index].column);
-        let columns: Vec<u32> = chosen_columns.collect();
+        let columns: Vec<ColumnId> = chosen_columns.collect();
         let Some(columns) = pod_set.propose(context, &mut attempt.generator, &columns, &bargains)
         else {
             return false;
@@ -361,18 +342,18 @@ impl Improver {
             };
             self.buy(context, attempt, column, filling);
         }
-        if attempt.lots.iter().any(|lot| self.loose[*lot as usize] > 0) {
+        if attempt.lots.iter().any(|lot| self.loose[*lot] > 0) {
             self.reinsert(context, packing, chosen, attempt);
         }
         attempt.worth <= attempt.budget as f64 + 1.0 && self.repack(context, attempt)
     }
 
     /// The best columns for loose pods: those that pods worth most of all of them may use.
-    fn bargains_for(&self, context: &Context<'_, '_>, lots: &[u32]) -> Vec<u32> {
+    fn bargains_for(&self, context: &Context<'_, '_>, lots: &[LotId]) -> Vec<ColumnId> {
         let mut total = 0.0;
         let mut sets: Vec<(SetId, f64)> = Vec::new();
         for lot in lots {
-            let worth = self.appraisal.worth[*lot as usize] * f64::from(self.loose[*lot as usize]);
+            let worth = self.appraisal.worth[*lot] * f64::from(self.loose[*lot]);
             let set = context.lot(*lot).set;
             total += worth;
             match sets.iter_mut().find(|(own, _)| *own == set) {
@@ -380,7 +361,7 @@ impl Improver {
                 None => sets.push((set, worth)),
             }
         }
-        let suits = |column: u32| {
+        let suits = |column: ColumnId| {
             let able = sets.iter();
             let able =
                 able.filter(|(set, _)| context.sets.list(*set).binary_search(&column).is_ok());
@@ -395,7 +376,7 @@ impl Improver {
         &mut self,
         context: &Context<'_, '_>,
         attempt: &mut Attempt,
-        column: u32,
+        column: ColumnId,
         filling: Filling,
     ) {
         let bought = context.compiled.column(column);
@@ -403,7 +384,7 @@ impl Improver {
         attempt.budget -= bought.cost;
         attempt.worth -= filling.worth;
         for (lot, count) in &filling.picks {
-            self.loose[*lot as usize] -= count;
+            self.loose[*lot] -= count;
         }
         attempt.bought.push((column, filling));
     }
@@ -418,10 +399,13 @@ impl Improver {
     ) {
         let count = packing.bins.len();
         let start = attempt.generator.below(count);
+        if !context.without.keeps(Part::Reinsert) {
+            return;
+        }
         // Few pods fit anywhere: what decides is looked at first, side by side.
         let loose = attempt.lots.iter();
-        let mut waiting: Vec<(u32, Lead)> = loose
-            .filter(|lot| self.loose[**lot as usize] > 0)
+        let mut waiting: Vec<(LotId, Lead)> = loose
+            .filter(|lot| self.loose[**lot] > 0)
             .map(|lot| (*lot, context.requests(*lot).lead()))
             .collect();
         for step in 0..count.min(VISITED) {
@@ -437,7 +421,7 @@ impl Improver {
                 if !lead_fits(need, &free) || !context.may_use(*lot, bin.column) {
                     continue;
                 }
-                let loose = &mut self.loose[*lot as usize];
+                let loose = &mut self.loose[*lot];
                 let take = context.room(&visited, *lot).min(*loose);
                 if take == 0 {
                     continue;
@@ -452,24 +436,20 @@ impl Improver {
                     caps::hold(&mut visited.caps, *cap, take);
                 }
                 *loose -= take;
-                attempt.worth -= self.appraisal.worth[*lot as usize] * f64::from(take);
+                attempt.worth -= self.appraisal.worth[*lot] * f64::from(take);
                 attempt.reinserted.push((index, *lot, take));
             }
-            waiting.retain(|(lot, _)| self.loose[*lot as usize] > 0);
+            waiting.retain(|(lot, _)| self.loose[*lot] > 0);
         }
     }
 
     /// Buys machines until no pod is loose; false if the budget does not suffice.
     fn repack(&mut self, context: &mut Context<'_, '_>, attempt: &mut Attempt) -> bool {
         let mut lots = attempt.lots.clone();
-        lots.retain(|lot| self.loose[*lot as usize] > 0);
-        let exact = self.filled && lots.len() <= FEW_LOTS && attempt.generator.below(2) == 0;
-        let perturbed = exact.then(|| self.perturbed(attempt, &lots));
+        lots.retain(|lot| self.loose[*lot] > 0);
         let pod_order = POD_ORDERS[attempt.generator.below(POD_ORDERS.len())];
-        if !exact {
-            self.greedy
-                .take_in(context, &self.appraisal, pod_order, lots.clone());
-        }
+        self.greedy
+            .take_in(context, &self.appraisal, pod_order, lots.clone());
         while !lots.is_empty() {
             // The most valuable pod has fewest places to go; now and then another one is asked.
             let leads = if attempt.generator.below(3) == 0 {
@@ -477,15 +457,14 @@ impl Improver {
             } else {
                 lots[0]
             };
-            let perturbed = perturbed.as_deref();
-            let Some((column, filling)) = self.best(context, attempt, leads, perturbed) else {
+            let Some((column, filling)) = self.best(context, attempt, leads) else {
                 return false;
             };
             self.buy(context, attempt, column, filling);
-            if let (false, Some((_, filling))) = (exact, attempt.bought.last()) {
+            if let Some((_, filling)) = attempt.bought.last() {
                 self.greedy.sweep(filling, &self.loose);
             }
-            lots.retain(|lot| self.loose[*lot as usize] > 0);
+            lots.retain(|lot| self.loose[*lot] > 0);
             // Rounding in sums must not end an attempt that would have come out even.
             if attempt.worth > attempt.budget as f64 + 1.0 {
                 return false;
@@ -499,12 +478,11 @@ impl Improver {
         &mut self,
         context: &mut Context<'_, '_>,
         attempt: &mut Attempt,
-        leads: u32,
-        perturbed: Option<&[(u32, f64)]>,
-    ) -> Option<(u32, Filling)> {
+        leads: LotId,
+    ) -> Option<(ColumnId, Filling)> {
         let set = context.lot(leads).set;
         let count = self.rank(context, set);
-        let mut best: Option<(f64, u32, Filling)> = None;
+        let mut best: Option<(f64, ColumnId, Filling)> = None;
         for _ in 0..FILLED.min(count) {
             let part = attempt.generator.unit();
             let index = (part * part * count as f64) as usize;
@@ -513,10 +491,7 @@ impl Improver {
                 continue;
             }
             let generator = &mut attempt.generator;
-            let filling = match perturbed {
-                Some(values) => self.most_valuable(context, column, values),
-                None => self.fill(context, column, generator),
-            };
+            let filling = self.fill(context, column, generator);
             let Some(column) = smallest(context, &attempt.ledger, &filling) else {
                 continue;
             };
@@ -533,51 +508,15 @@ impl Improver {
     fn fill(
         &mut self,
         context: &Context<'_, '_>,
-        column: u32,
+        column: ColumnId,
         generator: &mut SeededGenerator,
     ) -> Filling {
         let (appraisal, loose) = (&self.appraisal, &mut self.loose);
         let perturb = |score| score * (1.0 - PERTURBATION * generator.unit());
         let mut filling = self.greedy.fill(context, appraisal, loose, column, perturb);
-        self.greedy
-            .polish(context, appraisal, loose, column, &mut filling);
-        filling
-    }
-
-    /// Lots and what their pods are worth, perturbed a little, so that every attempt finds other fillings.
-    fn perturbed(&self, attempt: &mut Attempt, lots: &[u32]) -> Vec<(u32, f64)> {
-        lots.iter()
-            .map(|lot| {
-                let worth = self.appraisal.worth[*lot as usize];
-                (
-                    *lot,
-                    worth * (1.0 - PERTURBATION * attempt.generator.unit()),
-                )
-            })
-            .collect()
-    }
-
-    /// The filling of a column with loose pods that is worth most at some values.
-    fn most_valuable(
-        &self,
-        context: &Context<'_, '_>,
-        column: u32,
-        values: &[(u32, f64)],
-    ) -> Filling {
-        let (lots, values): (Vec<u32>, Vec<f64>) = values.iter().copied().unzip();
-        let left: Vec<u32> = lots.iter().map(|lot| self.loose[*lot as usize]).collect();
-        let mut filling = Filling::default();
-        let mut machine = EmptyMachine::new(context, &lots, column);
-        let exact_fill = ExactFill::new(context, &mut machine, &lots, &left, &values, 0.0);
-        let counts = exact_fill.and_then(|exact_fill| exact_fill.search(LOOKS, 0).0);
-        for (lot, count) in lots.iter().zip(counts.into_iter().flatten()) {
-            if count > 0 {
-                filling.picks.push((*lot, count));
-                filling.worth += self.appraisal.worth[*lot as usize] * f64::from(count);
-                filling
-                    .load
-                    .add(&context.requests(*lot).times(i64::from(count)));
-            }
+        if context.without.keeps(Part::Polish) {
+            self.greedy
+                .polish(context, appraisal, loose, column, &mut filling);
         }
         filling
     }
@@ -613,10 +552,10 @@ impl Improver {
         }
         for (bin, lot, count) in attempt.reinserted {
             context.put(packing, bin, lot, count);
-            self.waste[bin] -= self.appraisal.worth[lot as usize] * f64::from(count);
+            self.waste[bin] -= self.appraisal.worth[lot] * f64::from(count);
         }
         for (column, filling) in attempt.bought {
-            let set = context.lots[filling.picks[0].0 as usize].set;
+            let set = context.lot(filling.picks[0].0).set;
             let Some(bin) = context.open(packing, column, set) else {
                 debug_assert!(false, "an attempt bought what cannot be had");
                 continue;
@@ -630,7 +569,7 @@ impl Improver {
 }
 
 /// What a machine and pods of a lot may both use, if that meets the `minValues` of the machine's pool.
-fn joins(context: &mut Context<'_, '_>, bin: &Bin, lot: u32, count: u32) -> Option<SetId> {
+fn joins(context: &mut Context<'_, '_>, bin: &Bin, lot: LotId, count: u32) -> Option<SetId> {
     let set = context.lot(lot).set;
     let set = context.sets.meet(context.compiled, bin.set, set);
     let load = bin
@@ -643,7 +582,7 @@ fn joins(context: &mut Context<'_, '_>, bin: &Bin, lot: u32, count: u32) -> Opti
 }
 
 /// The cheapest column for a filling.
-fn smallest(context: &mut Context<'_, '_>, ledger: &Ledger, filling: &Filling) -> Option<u32> {
+fn smallest(context: &mut Context<'_, '_>, ledger: &Ledger, filling: &Filling) -> Option<ColumnId> {
     let (first, others) = filling.picks.split_first()?;
     let mut set = context.lot(first.0).set;
     for (lot, _) in others {

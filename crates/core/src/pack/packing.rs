@@ -2,24 +2,27 @@
 
 use smallvec::SmallVec;
 
-use crate::pack::assign::Lot;
+use crate::pack::assign::{Lot, LotId};
 use crate::pack::compile::Compiled;
 use crate::pack::compile::caps::{self, HeldCaps};
 use crate::pack::compile::column_sets::{NOTHING, SetId, Sets};
+use crate::pack::compile::ids::ColumnId;
 use crate::pack::compile::profile::Level;
 use crate::pack::compile::supply::Ledger;
+use crate::pack::dense::typed::IdVec;
 use crate::pack::dense::vector::Vector;
+use crate::pack::parts::Without;
 
 /// A machine to be bought and what it carries.
 #[derive(Clone, Debug)]
 pub(crate) struct Bin {
     /// Columns that all its pods may use.
     pub(crate) set: SetId,
-    pub(crate) column: u32,
+    pub(crate) column: ColumnId,
     pub(crate) load: Vector,
     pub(crate) caps: HeldCaps,
     /// Lots and how many pods of each.
-    pub(crate) pods: SmallVec<[(u32, u32); 6]>,
+    pub(crate) pods: SmallVec<[(LotId, u32); 6]>,
 }
 
 /// Lots packed into machines.
@@ -27,7 +30,7 @@ pub(crate) struct Bin {
 pub(crate) struct Packing {
     pub(crate) bins: Vec<Bin>,
     /// Pods of each lot that have no machine yet.
-    pub(crate) left: Vec<u32>,
+    pub(crate) left: IdVec<LotId, u32>,
     pub(crate) ledger: Ledger,
     pub(crate) cost: i64,
 }
@@ -36,14 +39,15 @@ pub(crate) struct Packing {
 pub(crate) struct Context<'a, 'p> {
     pub(crate) compiled: &'a Compiled<'p>,
     pub(crate) sets: &'a mut Sets,
-    pub(crate) lots: &'a [Lot],
+    pub(crate) lots: &'a IdVec<LotId, Lot>,
     pub(crate) ledger: &'a Ledger,
+    pub(crate) without: Without,
 }
 
 impl<'a> Context<'a, '_> {
     /// A lot by number.
-    pub(crate) fn lot(&self, lot: u32) -> &'a Lot {
-        &self.lots[lot as usize]
+    pub(crate) fn lot(&self, lot: LotId) -> &'a Lot {
+        &self.lots[lot]
     }
 
     pub(crate) fn empty(&self) -> Packing {
@@ -55,27 +59,27 @@ impl<'a> Context<'a, '_> {
         }
     }
 
-    pub(crate) fn requests(&self, lot: u32) -> &Vector {
-        &self.compiled.classes[self.lot(lot).class as usize].requests
+    pub(crate) fn requests(&self, lot: LotId) -> &Vector {
+        &self.compiled.class(self.lot(lot).class).requests
     }
 
-    pub(crate) fn level(&self, lot: u32) -> &Level {
+    pub(crate) fn level(&self, lot: LotId) -> &Level {
         let lot = self.lot(lot);
         &self.compiled.profile(lot.class).levels[lot.level as usize]
     }
 
-    pub(crate) fn priority(&self, lot: u32) -> i32 {
+    pub(crate) fn priority(&self, lot: LotId) -> i32 {
         let lot = self.lot(lot);
         self.compiled.profile(lot.class).spec.priority
     }
 
     /// Whether a lot's pods must share a host with others.
-    pub(crate) fn has_host_affinity(&self, lot: u32) -> bool {
+    pub(crate) fn has_host_affinity(&self, lot: LotId) -> bool {
         !self.level(lot).host_affinity.is_empty()
     }
 
     /// How many pods of a lot a bin takes in its present column.
-    pub(crate) fn room(&mut self, bin: &Bin, lot: u32) -> u32 {
+    pub(crate) fn room(&mut self, bin: &Bin, lot: LotId) -> u32 {
         let room = &self.compiled.column(bin.column).room;
         let requests = self.requests(lot);
         if !requests.fits_beside(&bin.load, room) {
@@ -97,7 +101,7 @@ impl<'a> Context<'a, '_> {
     }
 
     /// How many of `most` pods of a lot a bin takes before its pool's `minValues` are not met any more.
-    pub(crate) fn meets_min_values(&mut self, bin: &Bin, lot: u32, most: u32) -> u32 {
+    pub(crate) fn meets_min_values(&mut self, bin: &Bin, lot: LotId, most: u32) -> u32 {
         let compiled = self.compiled;
         let pool = compiled.column(bin.column).pool;
         if most == 0 || !compiled.min_values.asks(pool) {
@@ -122,7 +126,12 @@ impl<'a> Context<'a, '_> {
     }
 
     /// Opens an empty bin; `None` if what is scarce does not suffice.
-    pub(crate) fn open(&mut self, packing: &mut Packing, column: u32, set: SetId) -> Option<usize> {
+    pub(crate) fn open(
+        &mut self,
+        packing: &mut Packing,
+        column: ColumnId,
+        set: SetId,
+    ) -> Option<usize> {
         let bought = self.compiled.column(column);
         if !packing.ledger.can(&bought.uses) {
             return None;
@@ -140,7 +149,7 @@ impl<'a> Context<'a, '_> {
     }
 
     /// Puts pods of a lot into a bin, without asking.
-    pub(crate) fn put(&mut self, packing: &mut Packing, bin: usize, lot: u32, count: u32) {
+    pub(crate) fn put(&mut self, packing: &mut Packing, bin: usize, lot: LotId, count: u32) {
         let set = self.lot(lot).set;
         let requests = self.requests(lot).times(i64::from(count));
         let compiled = self.compiled;
@@ -154,14 +163,14 @@ impl<'a> Context<'a, '_> {
             Some((_, present)) => *present += count,
             None => bin.pods.push((lot, count)),
         }
-        packing.left[lot as usize] -= count;
+        packing.left[lot] -= count;
     }
 
     /// Exchanges a bin's machine.
-    pub(crate) fn swap(&self, packing: &mut Packing, bin: usize, column: u32) {
+    pub(crate) fn swap(&self, packing: &mut Packing, bin: usize, column: ColumnId) {
         let columns = &self.compiled.columns;
-        let old = &columns[packing.bins[bin].column as usize];
-        let new = &columns[column as usize];
+        let old = &columns[packing.bins[bin].column];
+        let new = &columns[column];
         packing.ledger.give(&old.uses);
         packing.ledger.take(&new.uses);
         packing.cost += new.cost - old.cost;
@@ -175,7 +184,7 @@ impl<'a> Context<'a, '_> {
         packing.ledger.give(&column.uses);
         packing.cost -= column.cost;
         for (lot, count) in bin.pods {
-            packing.left[lot as usize] += count;
+            packing.left[lot] += count;
         }
     }
 
@@ -199,14 +208,14 @@ impl<'a> Context<'a, '_> {
     }
 
     /// Lots by priority, then by the largest part that a pod takes of the largest machine.
-    pub(crate) fn by_size(&self) -> Vec<u32> {
+    pub(crate) fn by_size(&self) -> Vec<LotId> {
         let mut largest = Vector::ZERO;
         for column in &self.compiled.columns {
             for (most, amount) in largest.0.iter_mut().zip(&column.room.0) {
                 *most = (*most).max(*amount);
             }
         }
-        let mut order: Vec<u32> = (0..self.lots.len() as u32).collect();
+        let mut order: Vec<LotId> = self.lots.ids().collect();
         order.sort_by_cached_key(|lot| {
             let share = crate::pack::assign::share_of(1 << 40, self.requests(*lot), &largest);
             (-i64::from(self.priority(*lot)), -share, *lot)
@@ -230,7 +239,7 @@ impl<'a> Context<'a, '_> {
                 "a machine is overfilled: {bin:?}"
             );
             for (lot, count) in &bin.pods {
-                counts[*lot as usize] += count;
+                counts[*lot] += count;
                 debug_assert!(
                     self.may_use(*lot, bin.column),
                     "pods of lot {lot} may not use their machine: {bin:?}"
@@ -247,7 +256,7 @@ impl<'a> Context<'a, '_> {
     }
 
     /// Whether a bin with this column may take pods of a lot at all.
-    pub(crate) fn may_use(&self, lot: u32, column: u32) -> bool {
+    pub(crate) fn may_use(&self, lot: LotId, column: ColumnId) -> bool {
         let set = self.lot(lot).set;
         set != NOTHING && self.sets.contains(set, column)
     }

@@ -7,6 +7,9 @@ use std::collections::BTreeMap;
 
 use crate::name::Name;
 use crate::pack::compile::Compiled;
+use crate::pack::compile::ids::{ClassId, ColumnId};
+use crate::pack::dense::typed::Id as _;
+use crate::pack::dense::vector::Vector;
 use crate::pack::output::alternatives;
 use crate::pack::preferences::{Relaxations, ignoring};
 use crate::pack::scenario::Scenario;
@@ -63,7 +66,7 @@ pub(crate) fn planned(
 
 /// Whether a pod without a place might find one with others elsewhere.
 pub(crate) fn may_place_more(compiled: &Compiled<'_>, plan: &Plan) -> bool {
-    let mut classes: Vec<u32> = plan.waiting().map(|pod| compiled.class_of(pod)).collect();
+    let mut classes: Vec<ClassId> = plan.waiting().map(|pod| compiled.class_of(pod)).collect();
     classes.sort_unstable();
     classes.dedup();
     classes
@@ -72,19 +75,20 @@ pub(crate) fn may_place_more(compiled: &Compiled<'_>, plan: &Plan) -> bool {
 }
 
 /// Whether pods depend on where others are, or there are machines or nodes that would hold them.
-fn may_be_placed(compiled: &Compiled<'_>, class: u32) -> bool {
+fn may_be_placed(compiled: &Compiled<'_>, class: ClassId) -> bool {
     let profile = compiled.profile(class);
     let class = compiled.class(class);
     if profile.invalid.is_some() || class.uncounted.is_some() {
         return false;
     }
+    let fits = |room: &Vector| class.requests.fits(room);
     profile.anchored
         || profile.levels.last().is_some_and(|level| {
-            let mut columns = compiled.demand_columns[level.demand as usize].iter();
-            let mut nodes = compiled.demand_nodes[level.demand as usize].iter();
+            let mut columns = compiled.demand_columns[level.demand].iter();
+            let mut nodes = compiled.demand_nodes[level.demand].iter();
             !level.host_affinity.is_empty()
-                || columns.any(|column| class.requests.fits(&compiled.columns[column].room))
-                || nodes.any(|node| class.requests.fits(&compiled.nodes[node].room))
+                || columns.any(|column| fits(&compiled.column(ColumnId::at(column)).room))
+                || nodes.any(|node| fits(&compiled.nodes[node].room))
         })
 }
 

@@ -1,6 +1,7 @@
 //! The question that is asked of a compiled problem: which nodes go, which may receive, which pods wait.
 
 use crate::pack::compile::drain::blocks_drain;
+use crate::pack::compile::ids::ClassId;
 use crate::pack::compile::{Compiled, Run};
 use crate::pack::dense::bits::Bits;
 use crate::pack::dense::vector::{CPU, MEMORY};
@@ -10,7 +11,7 @@ use crate::problem::Problem;
 /// Pods of one class that wait.
 #[derive(Clone, Debug)]
 pub(crate) struct Queue {
-    pub(crate) class: u32,
+    pub(crate) class: ClassId,
     pub(crate) runs: Vec<Run>,
     pub(crate) count: u32,
     /// They run somewhere now.
@@ -84,8 +85,8 @@ impl Scenario {
     /// Pods that need a place, by priority, size and age.
     pub(crate) fn queues(&self, compiled: &Compiled<'_>) -> Vec<Queue> {
         let problem = compiled.problem;
-        let mut runs: Vec<(u32, Run)> = Vec::new();
-        let mut push = |home: Home, group: usize, class: u32, count: u32| {
+        let mut runs: Vec<(ClassId, Run)> = Vec::new();
+        let mut push = |home: Home, group: usize, class: ClassId, count: u32| {
             let run = Run {
                 home,
                 group: group as u32,

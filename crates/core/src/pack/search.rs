@@ -6,21 +6,23 @@ pub(crate) mod score;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use crate::pack::assign::{Assignment, Lot, NodeFilling, mix};
-use crate::pack::bound::{self, Effort, Known};
+use crate::pack::assign::{Assignment, LotId, NodeFilling, mix};
+use crate::pack::bound::{self, Effort};
 use crate::pack::compile::Compiled;
 use crate::pack::compile::column_sets::Sets;
 use crate::pack::compile::supply::{CounterId, Ledger};
+use crate::pack::dense::typed::IdVec;
 use crate::pack::fill::greedy::PodOrder;
 use crate::pack::improve::Improver;
 use crate::pack::improve::resize;
 use crate::pack::output::bind_order;
 use crate::pack::output::{alternatives, render};
 use crate::pack::packing::{Context, Packing};
+use crate::pack::parts::{Part, Without};
 use crate::pack::scenario::Scenario;
 use crate::pack::strategy::Strategy;
 use crate::pack::strategy::best_fit;
-use crate::pack::strategy::column_generation::{self, LotValues};
+use crate::pack::strategy::column_generation;
 use crate::plan::Plan;
 
 use self::score::Score;
@@ -35,6 +37,8 @@ pub struct Options {
     pub seed: u64,
     /// Workers; the plan does not depend on it.
     pub threads: usize,
+    /// Parts that are left out, to measure what they are worth.
+    pub without: Without,
 }
 
 /// Chosen so that five thousand pods take a tenth of a second on one core.
@@ -54,6 +58,7 @@ impl Default for Options {
             steps: DEFAULT_STEPS,
             seed: 0,
             threads: 1,
+            without: Without::default(),
         }
     }
 }
@@ -62,7 +67,7 @@ impl Default for Options {
 struct PackingCandidate {
     packing: Packing,
     sets: Sets,
-    lot_values: Option<LotValues>,
+    lot_values: Option<IdVec<LotId, f64>>,
 }
 
 /// A search that can be stopped between rounds. Plans only get cheaper.
@@ -76,8 +81,8 @@ pub(crate) struct Anytime<'a, 'p> {
     /// The first packing, if pods of it may find no turn to be bound: what comes after may lose more of them.
     first: Option<PackingCandidate>,
     improver: Option<Improver>,
-    /// What pods are worth as whole pods, where column generation has found it.
-    lot_values: Option<LotValues>,
+    /// What a pod of each lot is worth as a whole pod, where column generation has found it.
+    lot_values: Option<IdVec<LotId, f64>>,
     /// Steps done.
     steps: u64,
 }
@@ -87,7 +92,9 @@ impl<'a, 'p> Anytime<'a, 'p> {
     pub(crate) fn new(compiled: &'a Compiled<'p>, scenario: &Scenario, options: &Options) -> Self {
         let plain = Self::first_plan(compiled, scenario, options, NodeFilling::ByClass);
         let nothing_to_buy = plain.assignment.lots.is_empty();
-        if nothing_to_buy || options.steps == 0 || !mix::is_worthwhile(compiled, scenario) {
+        let mixes =
+            options.without.keeps(Part::MixedNodes) && mix::is_worthwhile(compiled, scenario);
+        if nothing_to_buy || options.steps == 0 || !mixes {
             return plain;
         }
         let mixed = Self::first_plan(compiled, scenario, options, NodeFilling::Mixed);
@@ -131,9 +138,10 @@ impl<'a, 'p> Anytime<'a, 'p> {
             steps: 0,
         };
         // What an autoscaler without a plan does is the least to be expected, and takes next to no time.
-        let (lots, ledger) = (&search.assignment.lots, &search.ledger);
-        let plainest = attempt(compiled, lots, ledger, plain, Strategy::Cheapest, &[]);
-        search.consider(plainest);
+        if options.without.keeps(Part::Cheapest) {
+            let plainest = search.packed(plain, Strategy::Cheapest, &[]);
+            search.consider(plainest);
+        }
         search
     }
 
@@ -144,11 +152,13 @@ impl<'a, 'p> Anytime<'a, 'p> {
             return false;
         }
         if self.steps == 0 {
-            self.steps += self.compete(left);
+            // Where every way to pack is left out, that is a step too.
+            self.steps += self.compete(left).max(1);
             return true;
         }
         let done = self.improver.as_ref().is_some_and(Improver::is_done);
-        let improvable = !self.best.packing.bins.is_empty() && !done;
+        let improves = self.options.without.keeps(Part::Improve);
+        let improvable = improves && !self.best.packing.bins.is_empty() && !done;
         if improvable {
             let attempts = left.min(ATTEMPTS);
             self.search(attempts);
@@ -166,10 +176,11 @@ impl<'a, 'p> Anytime<'a, 'p> {
             sets,
             lots: &self.assignment.lots,
             ledger: &self.ledger,
+            without: self.options.without,
         };
         let seed = self.options.seed;
         let improver = self.improver.get_or_insert_with(|| {
-            Improver::new(&context, packing, seed, self.lot_values.as_ref())
+            Improver::new(&context, packing, seed, self.lot_values.is_some())
         });
         for _ in 0..attempts {
             if !limited {
@@ -204,15 +215,11 @@ impl<'a, 'p> Anytime<'a, 'p> {
     fn rendered(&self, candidate: &PackingCandidate) -> (Plan, usize) {
         let (compiled, scenario) = (self.compiled, &self.scenario);
         let packing = &*self.resized(candidate);
-        let effort = if self.options.steps == 0 {
-            Effort::Quick
-        } else {
-            Effort::Thorough
+        let effort = Effort {
+            thorough: self.options.steps > 0,
+            without: self.options.without,
         };
-        let known = Known {
-            lot_values: self.lot_values.as_ref(),
-            prices: self.improver.as_ref().and_then(Improver::prices),
-        };
+        let known = self.lot_values.as_ref();
         let bound =
             bound::lower_bound(compiled, scenario, &self.assignment, packing, effort, known);
         let (mut plan, columns) = render::plan(compiled, &self.assignment, packing, bound);
@@ -240,6 +247,7 @@ impl<'a, 'p> Anytime<'a, 'p> {
             sets: &mut sets,
             lots: &self.assignment.lots,
             ledger: &self.ledger,
+            without: self.options.without,
         };
         let mut packing = candidate.packing.clone();
         resize::resize(&mut context, &mut packing);
@@ -254,12 +262,13 @@ impl<'a, 'p> Anytime<'a, 'p> {
     /// Ways to pack that suit the problem, the most promising first.
     fn strategies(&mut self) -> Vec<Strategy> {
         let lots = &self.assignment.lots;
-        let counts: Vec<u32> = lots.iter().map(|lot| lot.count).collect();
+        let counts: IdVec<LotId, u32> = lots.iter().map(|lot| lot.count).collect();
         let context = Context {
             compiled: self.compiled,
             sets: &mut self.best.sets,
             lots,
             ledger: &self.ledger,
+            without: self.options.without,
         };
         let machines = self.best.packing.bins.len() as u64;
         let apart = best_fit::machines_needed(&context, &counts);
@@ -285,10 +294,10 @@ impl<'a, 'p> Anytime<'a, 'p> {
         if lots.len() <= column_generation::MAX_LOTS {
             strategies.push(Strategy::ColumnGeneration);
         }
-        strategies.push(Strategy::OneForAll);
         if self.compiled.supply.limited() {
             strategies.push(Strategy::FewNodes);
         }
+        strategies.retain(|strategy| self.options.without.keeps(strategy.part()));
         strategies
     }
 
@@ -302,10 +311,8 @@ impl<'a, 'p> Anytime<'a, 'p> {
         let mut independent = strategies.clone();
         independent.retain(|strategy| *strategy != Strategy::ColumnGeneration);
         let sets = &self.best.sets;
-        let run = |strategy: Strategy, others: &[&Packing]| {
-            let (lots, ledger) = (&self.assignment.lots, &self.ledger);
-            attempt(self.compiled, lots, ledger, sets.clone(), strategy, others)
-        };
+        let run =
+            |strategy: Strategy, others: &[&Packing]| self.packed(sets.clone(), strategy, others);
         let mut found: Vec<PackingCandidate> = if self.options.threads > 1 {
             use rayon::prelude::*;
             let all = independent.par_iter();
@@ -331,6 +338,23 @@ impl<'a, 'p> Anytime<'a, 'p> {
         strategies.len() as u64
     }
 
+    /// All lots packed in one way.
+    fn packed(&self, mut sets: Sets, strategy: Strategy, others: &[&Packing]) -> PackingCandidate {
+        let mut context = Context {
+            compiled: self.compiled,
+            sets: &mut sets,
+            lots: &self.assignment.lots,
+            ledger: &self.ledger,
+            without: self.options.without,
+        };
+        let (packing, lot_values) = strategy.pack(&mut context, others);
+        PackingCandidate {
+            packing,
+            sets,
+            lot_values,
+        }
+    }
+
     /// Of the best packing so far.
     fn score(&self) -> Score {
         Score::of_packing(self.compiled, &self.assignment, &self.best.packing, &[])
@@ -348,28 +372,6 @@ impl<'a, 'p> Anytime<'a, 'p> {
                 self.first = Some(old);
             }
         }
-    }
-}
-
-fn attempt(
-    compiled: &Compiled<'_>,
-    lots: &[Lot],
-    ledger: &Ledger,
-    mut sets: Sets,
-    strategy: Strategy,
-    others: &[&Packing],
-) -> PackingCandidate {
-    let mut context = Context {
-        compiled,
-        sets: &mut sets,
-        lots,
-        ledger,
-    };
-    let (packing, lot_values) = strategy.pack(&mut context, others);
-    PackingCandidate {
-        packing,
-        sets,
-        lot_values,
     }
 }
 

@@ -6,11 +6,13 @@ pub(crate) mod column_generation;
 pub(crate) mod first_fit;
 pub(crate) mod host_affinity;
 
+use crate::pack::assign::LotId;
 use crate::pack::compile::column_sets::NOTHING;
+use crate::pack::dense::typed::IdVec;
 use crate::pack::fill::greedy::PodOrder;
 use crate::pack::packing::{Bin, Context, Packing};
+use crate::pack::parts::Part;
 
-use self::column_generation::LotValues;
 use self::first_fit::Opening;
 
 /// Ways to pack from scratch.
@@ -18,19 +20,32 @@ use self::first_fit::Opening;
 pub(crate) enum Strategy {
     Bargains(PodOrder),
     BestFit,
-    OneForAll,
     Cheapest,
     FewNodes,
     ColumnGeneration,
 }
 
 impl Strategy {
-    /// Packs all lots. `others` are packings found before; column generation says beside its own what pods are worth.
+    /// The part that it is when parts are left out.
+    pub(crate) fn part(self) -> Part {
+        match self {
+            Strategy::Bargains(PodOrder::Large) => Part::LargeFirst,
+            Strategy::Bargains(PodOrder::Mixed) => Part::Mixed,
+            Strategy::Bargains(PodOrder::Even) => Part::Even,
+            Strategy::BestFit => Part::BestFit,
+            Strategy::Cheapest => Part::Cheapest,
+            Strategy::FewNodes => Part::FewNodes,
+            Strategy::ColumnGeneration => Part::ColumnGeneration,
+        }
+    }
+
+    /// Packs all lots. `others` are packings found before; column generation says beside its own what a pod of each
+    /// lot is worth.
     pub(crate) fn pack(
         self,
         context: &mut Context<'_, '_>,
         others: &[&Packing],
-    ) -> (Packing, Option<LotValues>) {
+    ) -> (Packing, Option<IdVec<LotId, f64>>) {
         let mut packing = context.empty();
         let mut lot_values = None;
         match self {
@@ -40,7 +55,6 @@ impl Strategy {
                 lot_values = column_generation::pack(context, &mut packing, others);
                 bargains::pack(context, &mut packing, PodOrder::Large);
             }
-            Strategy::OneForAll => first_fit::pack(context, &mut packing, Opening::OneForAll),
             Strategy::Cheapest => first_fit::pack(context, &mut packing, Opening::Cheapest),
             Strategy::FewNodes => first_fit::pack(context, &mut packing, Opening::Largest),
         }

@@ -56,7 +56,7 @@ impl Aftermath {
         after.nodes.retain(|node| !going.contains(&node.name));
         let stranded = |pod: &PodRef| match pod.home {
             Home::Pending => false,
-            Home::Node(node) => going.contains(&problem.nodes[node as usize].name),
+            Home::Node(node) => going.contains(&problem.node_at(node).name),
         };
         let unplaced = plan.unplaced.iter().flat_map(|one| &one.pods);
         let stranded: Vec<PodRef> = unplaced.copied().filter(stranded).collect();
@@ -114,7 +114,7 @@ fn number(index: usize) -> u32 {
 fn remaining(problem: &Problem, home: Home, moved: &[PodRef]) -> (Vec<Pod>, Vec<PodRef>) {
     let groups = match home {
         Home::Pending => &problem.pods,
-        Home::Node(node) => &problem.nodes[node as usize].pods,
+        Home::Node(node) => &problem.node_at(node).pods,
     };
     let mut left = (Vec::new(), Vec::new());
     for (group, pod) in groups.iter().enumerate() {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, ValueEnum};
 use jiff::SignedDuration;
+use joiner_core::pack::Part;
 
 use super::SettingsArgs;
 
@@ -32,6 +33,9 @@ pub(crate) struct SolverArgs {
     /// Judge the plan by every rule (always done in debug builds).
     #[arg(long)]
     pub(crate) check: bool,
+    /// Leave parts of the packer out, to measure what they are worth; `cargo xtask bench --without` does.
+    #[arg(long, value_name = "PART", value_delimiter = ',', hide = true)]
+    pub(crate) without: Vec<Part>,
 }
 
 /// Plan the cheapest machines for pods that wait, offline.

@@ -1,5 +1,6 @@
 //! One problem, all solvers.
 
+use joiner_core::pack::Part;
 use serde_json::Value;
 
 /// Problems that are summed up in one line of the table.
@@ -73,6 +74,8 @@ pub(super) struct Row {
     pub(super) group: Group,
     pub(super) joiner: Outcome,
     pub(super) first: Option<Outcome>,
+    /// With its default effort and without one part of the packer.
+    pub(super) without: Vec<(Part, Outcome)>,
     pub(super) karpenter: Option<Outcome>,
 }
 
@@ -85,7 +88,8 @@ impl Row {
                 && (self.joiner.scheduled > karpenter.scheduled
                     || self.joiner.price <= karpenter.price + 1e-6)
         });
-        self.joiner.valid && first && beaten
+        let without = self.without.iter().all(|(_, outcome)| outcome.valid);
+        self.joiner.valid && first && without && beaten
     }
 
     /// Price over the higher of the two bounds: both are proven.

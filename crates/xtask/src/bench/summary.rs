@@ -54,16 +54,7 @@ impl Spread {
 /// One line for each group of problems with the same number of pods; of several figures the least, the mean and the
 /// most.
 pub(super) fn table(rows: &[Row]) -> Table {
-    let mut groups: Vec<Vec<&Row>> = Vec::new();
-    for row in rows {
-        let same = |group: &&mut Vec<&Row>| {
-            group[0].group == row.group && group[0].joiner.pods.total_cmp(&row.joiner.pods).is_eq()
-        };
-        match groups.iter_mut().find(same) {
-            Some(group) => group.push(row),
-            None => groups.push(vec![row]),
-        }
-    }
+    let groups = groups(rows);
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);
     table.set_header(HEADER);
@@ -74,6 +65,21 @@ pub(super) fn table(rows: &[Row]) -> Table {
         column.set_cell_alignment(CellAlignment::Right);
     }
     table
+}
+
+/// Rows of one group with the same number of pods.
+pub(super) fn groups(rows: &[Row]) -> Vec<Vec<&Row>> {
+    let mut groups: Vec<Vec<&Row>> = Vec::new();
+    for row in rows {
+        let same = |group: &&mut Vec<&Row>| {
+            group[0].group == row.group && group[0].joiner.pods.total_cmp(&row.joiner.pods).is_eq()
+        };
+        match groups.iter_mut().find(same) {
+            Some(group) => group.push(row),
+            None => groups.push(vec![row]),
+        }
+    }
+    groups
 }
 
 fn cells(rows: &[&Row]) -> [String; 17] {
@@ -144,6 +150,7 @@ mod tests {
             group: Group::new("plain", Some(400)),
             joiner: outcome(price, 2.0),
             first: None,
+            without: Vec::new(),
             karpenter: karpenter.map(|price| outcome(price, 100.0)),
         }
     }

@@ -86,7 +86,7 @@ fn parts<'a>(plan: &'a Plan, removed: &BTreeSet<u32>) -> Vec<Part<'a>> {
 }
 
 fn cost(problem: &Problem, node: u32) -> Money {
-    let price = problem.nodes[node as usize].price.unwrap_or_default();
+    let price = problem.node_at(node).price.unwrap_or_default();
     price + problem.settings.node_surcharge
 }
 
@@ -103,7 +103,7 @@ impl Part<'_> {
     }
 
     fn min_savings(&self, problem: &Problem) -> u32 {
-        let nodes = self.nodes.iter().map(|node| &problem.nodes[*node as usize]);
+        let nodes = self.nodes.iter().map(|node| problem.node_at(*node));
         let pools = nodes.filter_map(|node| {
             let name = node.pool.as_ref()?;
             problem.pools.iter().find(|pool| pool.name == *name)
@@ -134,7 +134,7 @@ impl Part<'_> {
     }
 
     fn spot_for_spot(&self, problem: &Problem) -> bool {
-        let mut nodes = self.nodes.iter().map(|node| &problem.nodes[*node as usize]);
+        let mut nodes = self.nodes.iter().map(|node| problem.node_at(*node));
         nodes.all(|node| node.capacity_type == CapacityType::Spot)
             && self
                 .launches

@@ -5,7 +5,9 @@
 
 use crate::pack::compile::caps::{self, HeldCaps};
 use crate::pack::compile::column_sets::{NOTHING, SetId};
+use crate::pack::compile::ids::{CellId, ClassId, GroupId};
 use crate::pack::compile::profile::Level;
+use crate::pack::dense::typed::{Id as _, IdVec};
 
 use super::{ANYWHERE, Assigner};
 
@@ -26,14 +28,14 @@ impl Assigner<'_, '_> {
     }
 
     /// Whether any pod of a group is pending.
-    fn has_pending(&self, group: u32) -> bool {
+    fn has_pending(&self, group: GroupId) -> bool {
         self.out.queues.iter().any(|queue| {
             let matched = &self.compiled.profile(queue.class).matched;
             matched.binary_search(&group).is_ok()
         })
     }
 
-    fn on_a_node(&self, group: u32) -> bool {
+    fn on_a_node(&self, group: GroupId) -> bool {
         let nodes = self.nodes.iter().enumerate();
         nodes
             .filter(|(at, _)| !self.removed.contains(*at))
@@ -41,7 +43,7 @@ impl Assigner<'_, '_> {
     }
 
     /// Cells of the new machines that pods of a group were sent to.
-    fn cells_of_lots(&self, group: u32) -> impl Iterator<Item = u32> {
+    fn cells_of_lots(&self, group: GroupId) -> impl Iterator<Item = CellId> {
         let lots = self.out.lots.iter();
         let own = lots.filter(move |lot| {
             let matched = &self.compiled.profile(lot.class).matched;
@@ -62,7 +64,7 @@ impl Assigner<'_, '_> {
     /// Starts a self-affinity group on a node if none that can be bought holds more of it; returns how many pods went there.
     pub(super) fn start_group(
         &mut self,
-        class: u32,
+        class: ClassId,
         position: usize,
         set: SetId,
         count: u32,
@@ -85,9 +87,9 @@ impl Assigner<'_, '_> {
     /// The same for one of `count` pods that may only come to certain cells.
     pub(super) fn start_group_within(
         &mut self,
-        class: u32,
+        class: ClassId,
         position: usize,
-        allowed: &[bool],
+        allowed: &IdVec<CellId, bool>,
         count: u32,
     ) -> bool {
         let compiled = self.compiled;
@@ -95,11 +97,11 @@ impl Assigner<'_, '_> {
         if !self.is_first_of_group(level) {
             return false;
         }
-        let within = |node: u32| allowed[compiled.nodes[node as usize].cell as usize];
+        let within = |node: u32| allowed[compiled.nodes[node as usize].cell];
         let Some((room, node)) = self.roomiest(class, level, within) else {
             return false;
         };
-        let cells = (0..compiled.cells.len() as u32).filter(|cell| allowed[*cell as usize]);
+        let cells = compiled.cells.ids().filter(|cell| allowed[*cell]);
         let bought = cells.filter_map(|cell| {
             let (_, set, _) = self.opening(class, position, cell)?;
             Some(self.largest(class, level, set))
@@ -114,7 +116,7 @@ impl Assigner<'_, '_> {
     /// The node with room for the most pods, the first of equals.
     fn roomiest(
         &self,
-        class: u32,
+        class: ClassId,
         level: &Level,
         allowed: impl Fn(u32) -> bool,
     ) -> Option<(u32, u32)> {
@@ -126,7 +128,7 @@ impl Assigner<'_, '_> {
     }
 
     /// How many pods of a class the largest machine of a set takes.
-    fn largest(&self, class: u32, level: &Level, set: SetId) -> u32 {
+    fn largest(&self, class: ClassId, level: &Level, set: SetId) -> u32 {
         if set == NOTHING {
             return 0;
         }
@@ -143,14 +145,14 @@ impl Assigner<'_, '_> {
 
     /// Leaves only cells in which new machines carry the pods that a pod must share a host with: all of them for a pod
     /// that starts a self-affinity group, none for one that waits for pods that are nowhere yet.
-    pub(super) fn keep_to_host_affinity(&self, level: &Level, allowed: &mut [bool]) {
+    pub(super) fn keep_to_host_affinity(&self, level: &Level, allowed: &mut IdVec<CellId, bool>) {
         for rule in &level.host_affinity {
-            let cells: Vec<u32> = self.cells_of_lots(rule.group).collect();
+            let cells: Vec<CellId> = self.cells_of_lots(rule.group).collect();
             if (cells.is_empty() && rule.own) || cells.contains(&ANYWHERE) {
                 continue;
             }
             for (cell, allowed) in allowed.iter_mut().enumerate() {
-                *allowed &= cells.contains(&(cell as u32));
+                *allowed &= cells.contains(&CellId::at(cell));
             }
         }
     }

@@ -7,16 +7,18 @@
 use crate::pack::compile::Compiled;
 use crate::pack::compile::column_sets::SetId;
 use crate::pack::compile::groups::GroupKind;
+use crate::pack::compile::ids::ClassId;
 use crate::pack::compile::profile::{Level, Profile};
 use crate::pack::dense::intern::FixedMap;
+use crate::pack::dense::typed::IdVec;
 
-use super::{Assignment, Lot};
+use super::{Assignment, Lot, LotId};
 
 /// What is known of how far machines go.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LotLimits {
     /// Most pods of a lot, by class, level and set.
-    most: FixedMap<(u32, u32, SetId), u32>,
+    most: FixedMap<(ClassId, u32, SetId), u32>,
     /// Preferences are ignored.
     ignore_preferences: bool,
 }
@@ -39,7 +41,7 @@ impl LotLimits {
         self.most.is_empty()
     }
 
-    pub(super) fn of(&self, class: u32, level: u32, set: SetId) -> u32 {
+    pub(super) fn of(&self, class: ClassId, level: u32, set: SetId) -> u32 {
         let known = self.most.get(&(class, level, set));
         known.copied().unwrap_or(u32::MAX)
     }
@@ -58,11 +60,11 @@ impl LotLimits {
         &mut self,
         compiled: &Compiled<'_>,
         assignment: &Assignment,
-        left: &[u32],
+        left: &IdVec<LotId, u32>,
     ) -> bool {
         let mut helpful = false;
-        for (index, (lot, left)) in assignment.lots.iter().zip(left).enumerate() {
-            let expected = lot.count - assignment.surplus.get(index).copied().unwrap_or(0);
+        for ((id, lot), left) in assignment.lots.pairs().zip(left) {
+            let expected = lot.count - assignment.surplus.find(id).copied().unwrap_or(0);
             let packed = lot.count - left;
             if packed >= expected {
                 continue;

@@ -5,6 +5,7 @@
 //! has left, in size and shape.
 
 use crate::pack::compile::Compiled;
+use crate::pack::compile::ids::ClassId;
 use crate::pack::dense::vector::Vector;
 use crate::pack::scenario::Scenario;
 
@@ -42,7 +43,7 @@ impl Assigner<'_, '_> {
     }
 
     /// Whether a pod has nothing to do with others.
-    fn goes_anywhere(&self, class: u32) -> bool {
+    fn goes_anywhere(&self, class: ClassId) -> bool {
         let profile = self.compiled.profile(class);
         let first = profile.levels.first();
         !profile.anchored

@@ -7,9 +7,11 @@ use crate::pack::compile::Compiled;
 use crate::pack::compile::demand::Tolerated;
 use crate::pack::compile::drain::is_counted;
 use crate::pack::compile::groups::GroupKind;
+use crate::pack::compile::ids::{CellId, DemandId, GroupId};
 use crate::pack::compile::labels::ABSENT;
 use crate::pack::compile::profile::{DomainRule, Level, Profile};
 use crate::pack::dense::bits::Bits;
+use crate::pack::dense::typed::IdVec;
 use crate::problem::Problem;
 
 /// No owner of an anti-affinity has narrowed the domain.
@@ -18,7 +20,7 @@ const FREE: i32 = i32::MAX;
 /// Counts by group and domain. Groups whose domain is the host are not in here.
 #[derive(Clone, Debug)]
 pub(crate) struct Topology {
-    groups: Vec<Domains>,
+    groups: IdVec<GroupId, Domains>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -69,7 +71,7 @@ impl Topology {
                 }
                 let profile = compiled.profile(*class);
                 let cell = compiled.nodes[index].cell;
-                let counted = |filter: u32| compiled.demand_nodes[filter as usize].contains(index);
+                let counted = |filter: DemandId| compiled.demand_nodes[filter].contains(index);
                 if let Some(level) = profile.levels.last() {
                     topology.add(compiled, profile, level, cell, pod.count as i32, counted);
                 }
@@ -84,7 +86,7 @@ impl Topology {
         compiled: &Compiled<'_>,
         profile: &Profile<'_>,
         level: &Level,
-        cell: u32,
+        cell: CellId,
     ) -> bool {
         self.refusal(compiled, profile, level, cell).is_none()
     }
@@ -95,8 +97,8 @@ impl Topology {
         compiled: &Compiled<'_>,
         profile: &Profile<'_>,
         level: &Level,
-        cell: u32,
-    ) -> Option<u32> {
+        cell: CellId,
+    ) -> Option<GroupId> {
         let values = compiled.cells.get(cell);
         let refused = level
             .rules
@@ -106,7 +108,7 @@ impl Topology {
             return Some(rule.group);
         }
         profile.matched.iter().copied().find(|group| {
-            let domains = &self.groups[*group as usize];
+            let domains = &self.groups[*group];
             if domains.caps.is_empty() {
                 return false;
             }
@@ -124,7 +126,7 @@ impl Topology {
         rule: DomainRule,
         values: &[u32],
     ) -> bool {
-        let domains = &self.groups[rule.group as usize];
+        let domains = &self.groups[rule.group];
         if domains.counts.is_empty() {
             return true;
         }
@@ -150,7 +152,7 @@ impl Topology {
     /// Whether no pod that an affinity asks for is anywhere yet. Rules count the same pods over different keys, and one
     /// that is where only some of the keys are is somewhere all the same; a preference stands for itself.
     fn none_anywhere(&self, compiled: &Compiled<'_>, level: &Level, rule: DomainRule) -> bool {
-        let none_anywhere = |rule: &DomainRule| self.groups[rule.group as usize].total == 0;
+        let none_anywhere = |rule: &DomainRule| self.groups[rule.group].total == 0;
         if rule.soft {
             return none_anywhere(&rule);
         }
@@ -170,13 +172,13 @@ impl Topology {
         compiled: &Compiled<'_>,
         profile: &Profile<'_>,
         level: &Level,
-        cell: u32,
+        cell: CellId,
         count: i32,
-        counted: impl Fn(u32) -> bool,
+        counted: impl Fn(DemandId) -> bool,
     ) {
         let values = compiled.cells.get(cell);
         for group in &profile.matched {
-            let domains = &mut self.groups[*group as usize];
+            let domains = &mut self.groups[*group];
             if domains.counts.is_empty() {
                 continue;
             }
@@ -194,7 +196,7 @@ impl Topology {
         }
         for rule in level.rules.iter().filter(|rule| !rule.soft) {
             if compiled.groups.all.get(rule.group).kind == GroupKind::Anti {
-                let domains = &mut self.groups[rule.group as usize];
+                let domains = &mut self.groups[rule.group];
                 let cap = &mut domains.caps[values[domains.axis] as usize];
                 *cap = (*cap).min(i32::from(rule.own));
             }
@@ -202,22 +204,22 @@ impl Topology {
     }
 
     /// Domains over which a spread is counted; none if it is not one, or over hosts.
-    pub(crate) fn eligible(&self, group: u32) -> &[u32] {
-        &self.groups[group as usize].eligible
+    pub(crate) fn eligible(&self, group: GroupId) -> &[u32] {
+        &self.groups[group].eligible
     }
 
     /// The position of a group's key among the topology keys.
-    pub(crate) fn axis(&self, group: u32) -> usize {
-        self.groups[group as usize].axis
+    pub(crate) fn axis(&self, group: GroupId) -> usize {
+        self.groups[group].axis
     }
 
     /// How many pods of a level's groups a cell has: less is more even.
-    pub(crate) fn crowd(&self, compiled: &Compiled<'_>, level: &Level, cell: u32) -> i32 {
+    pub(crate) fn crowd(&self, compiled: &Compiled<'_>, level: &Level, cell: CellId) -> i32 {
         let values = compiled.cells.get(cell);
         level
             .rules
             .iter()
-            .map(|rule| &self.groups[rule.group as usize])
+            .map(|rule| &self.groups[rule.group])
             .filter(|domains| !domains.counts.is_empty())
             .map(|domains| domains.counts[values[domains.axis] as usize])
             .sum()
@@ -241,14 +243,14 @@ fn eligible(compiled: &Compiled<'_>, removed: &Bits, kind: GroupKind, key: u32) 
     let GroupKind::Spread { filter, .. } = kind else {
         return Vec::new();
     };
-    let counted = &compiled.demand_nodes[filter as usize];
+    let counted = &compiled.demand_nodes[filter];
     let filter = compiled.demands.get(filter);
     let problem: &Problem = compiled.problem;
     let refused = |pool: u32| {
         filter.tolerated != Tolerated::All
             && filter
                 .tolerated
-                .refuses(&problem.pools[pool as usize].taints)
+                .refuses(&problem.pool_at(pool).taints)
                 .is_some()
     };
     // Whatever is for sale counts, also machines that are too small for any pod.

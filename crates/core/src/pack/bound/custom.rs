@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use crate::name::Name;
 use crate::pack::compile::custom::CustomType;
+use crate::pack::compile::ids::ColumnId;
 use crate::pack::compile::sizing::{self, SizeSteps};
 use crate::pack::dense::vector::Vector;
 use crate::pack::packing::Context;
@@ -77,9 +78,9 @@ impl KindNeeds {
         let custom_types = &context.compiled.custom_types.all;
         let mut least: Vec<Option<Vector>> = vec![None; kinds];
         let mut admitted = vec![vec![false; kinds]; custom_types.len()];
-        for (lot, kind) in appraisal.kinds.iter().enumerate() {
+        for (lot, kind) in appraisal.kinds.pairs() {
             let kind = usize::from(*kind);
-            let requests = context.requests(lot as u32);
+            let requests = context.requests(lot);
             match &mut least[kind] {
                 Some(least) => {
                     for (low, amount) in least.0.iter_mut().zip(&requests.0) {
@@ -89,7 +90,7 @@ impl KindNeeds {
                 none => *none = Some(*requests),
             }
             for (custom_type, admitted) in custom_types.iter().zip(&mut admitted) {
-                let may = |column: &u32| context.may_use(lot as u32, *column);
+                let may = |column: &ColumnId| context.may_use(lot, *column);
                 admitted[kind] = admitted[kind] || custom_type.columns.iter().any(may);
             }
         }
@@ -130,7 +131,7 @@ impl<'a> Judged<'a> {
         let names = names.map(|resource| Name::from(compiled.table.name(*resource)));
         let (values, apart) = tops(appraisal, admitted);
         let mut judged = Judged {
-            catalog: compiled.offers[custom_type.offer as usize].catalog,
+            catalog: compiled.offers[custom_type.offer].catalog,
             range,
             host,
             daemons: &custom_type.daemons,

@@ -1,12 +1,14 @@
 //! Pods that a spread sends to every domain, whatever the plan: so many of them cost at least what they cost there.
 
 use crate::pack::assign::topology::Topology;
-use crate::pack::assign::{ANYWHERE, Lot};
+use crate::pack::assign::{ANYWHERE, Lot, LotId};
 use crate::pack::compile::Compiled;
 use crate::pack::compile::column_sets::{NOTHING, Sets};
 use crate::pack::compile::groups::GroupKind;
+use crate::pack::compile::ids::GroupId;
 use crate::pack::dense::bits::Bits;
 use crate::pack::dense::intern::FixedMap;
+use crate::pack::dense::typed::IdVec;
 
 /// How many of `count` pods every one of `domains` has at least if none is ahead of another by more than `skew`.
 fn least(count: u32, domains: usize, skew: i32) -> u32 {
@@ -22,24 +24,27 @@ pub(crate) fn confined(
     compiled: &Compiled<'_>,
     sets: &mut Sets,
     topology: &Topology,
-    lots: Vec<Lot>,
-) -> Vec<Lot> {
+    lots: IdVec<LotId, Lot>,
+) -> IdVec<LotId, Lot> {
     // Where a group counts pods of another class too, those may be what is in a domain.
-    let mut counted: FixedMap<u32, u32> = FixedMap::default();
+    let mut counted: FixedMap<GroupId, u32> = FixedMap::default();
     for lot in &lots {
         for group in &compiled.profile(lot.class).matched {
             *counted.entry(*group).or_insert(0) += 1;
         }
     }
-    let mut confined = Vec::with_capacity(lots.len());
-    for lot in lots {
+    let mut confined = IdVec::default();
+    for lot in &lots {
         let mut rest = lot.count;
-        for part in shares(compiled, sets, topology, &counted, &lot) {
+        for part in shares(compiled, sets, topology, &counted, lot) {
             rest -= part.count;
             confined.push(part);
         }
         if rest > 0 {
-            confined.push(Lot { count: rest, ..lot });
+            confined.push(Lot {
+                count: rest,
+                ..lot.clone()
+            });
         }
     }
     confined
@@ -50,11 +55,11 @@ fn shares(
     compiled: &Compiled<'_>,
     sets: &mut Sets,
     topology: &Topology,
-    counted: &FixedMap<u32, u32>,
+    counted: &FixedMap<GroupId, u32>,
     lot: &Lot,
 ) -> Vec<Lot> {
     let level = &compiled.profile(lot.class).levels[lot.level as usize];
-    let alone = |group: u32| counted.get(&group) == Some(&1);
+    let alone = |group: GroupId| counted.get(&group) == Some(&1);
     for rule in &level.rules {
         let GroupKind::Spread {
             skew, min_domains, ..
@@ -91,9 +96,9 @@ fn shares(
 /// Columns whose machines are in a domain.
 fn sold_in(compiled: &Compiled<'_>, axis: usize, domain: u32) -> Bits {
     let mut sold = Bits::empty(compiled.columns.len());
-    for cell in 0..compiled.cells.len() as u32 {
+    for cell in compiled.cells.ids() {
         if compiled.cells.get(cell)[axis] == domain {
-            sold.unite(&compiled.cell_columns[cell as usize]);
+            sold.unite(&compiled.cell_columns[cell]);
         }
     }
     sold

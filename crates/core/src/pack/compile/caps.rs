@@ -1,11 +1,12 @@
 //! What a host already carries of each group, and how many more pods its groups allow.
 
+use crate::pack::compile::ids::GroupId;
 use smallvec::SmallVec;
 
 use crate::pack::compile::profile::{Cap, NO_CAP};
 
 /// Group, pods it counts here, and the least cap that an owner here puts on that count.
-pub(crate) type HeldCaps = SmallVec<[(u32, u16, u16); 4]>;
+pub(crate) type HeldCaps = SmallVec<[(GroupId, u16, u16); 4]>;
 
 /// Adds pods to what a host carries.
 pub(crate) fn hold(caps: &mut HeldCaps, cap: Cap, count: u32) {
@@ -45,7 +46,7 @@ pub(crate) fn room(held: &HeldCaps, wanted: &[Cap]) -> u32 {
 }
 
 /// Whether a pod that the group counts is here.
-pub(crate) fn carries(held: &HeldCaps, group: u32) -> bool {
+pub(crate) fn carries(held: &HeldCaps, group: GroupId) -> bool {
     held.iter().any(|entry| entry.0 == group && entry.1 > 0)
 }
 
@@ -55,7 +56,7 @@ mod tests {
 
     fn cap(matched: bool, most: u16) -> Cap {
         Cap {
-            group: 7,
+            group: GroupId(7),
             matched,
             most,
             soft: false,
@@ -83,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wish_is_asked_on_arrival_and_not_held_against_later_pods() {
+    fn a_preference_is_asked_on_arrival_and_not_held_against_later_pods() {
         let preference = Cap {
             soft: true,
             ..cap(false, 0)

@@ -2,10 +2,12 @@
 
 use crate::pack::compile::Compiled;
 use crate::pack::compile::columns::beats;
+use crate::pack::compile::ids::{CellId, ClassId, ColumnId, DemandId, GroupId};
 use crate::pack::compile::min_values;
 use crate::pack::compile::supply::Ledger;
 use crate::pack::dense::bits::Bits;
 use crate::pack::dense::intern::{FixedMap, Interner};
+use crate::pack::dense::typed::Id as _;
 use crate::pack::dense::vector::Vector;
 
 /// The number of a set of columns.
@@ -20,9 +22,9 @@ pub(crate) const NOTHING: SetId = SetId(0);
 pub(crate) struct Sets {
     bits: Interner<Bits>,
     /// Members that no other member beats, cheapest first.
-    lists: Vec<Box<[u32]>>,
+    lists: Vec<Box<[ColumnId]>>,
     meets: FixedMap<(SetId, SetId), SetId>,
-    bases: FixedMap<(u32, u32, Vec<u32>), Vec<SetId>>,
+    bases: FixedMap<(DemandId, Option<CellId>, Vec<GroupId>), Vec<SetId>>,
 }
 
 impl Sets {
@@ -41,9 +43,9 @@ impl Sets {
         if let Some(id) = self.bits.find(&bits) {
             return SetId(id);
         }
-        let mut list: Vec<u32> = Vec::new();
+        let mut list: Vec<ColumnId> = Vec::new();
         for index in bits.iter() {
-            let column = &compiled.columns[index];
+            let column = compiled.column(ColumnId::at(index));
             let beaten = list.iter().any(|other| {
                 let other = compiled.column(*other);
                 !compiled.min_values.asks(other.pool)
@@ -53,18 +55,18 @@ impl Sets {
                     )
             });
             if !beaten {
-                list.push(index as u32);
+                list.push(ColumnId::at(index));
             }
         }
         self.lists.push(list.into_boxed_slice());
         SetId(self.bits.id(bits))
     }
 
-    pub(crate) fn contains(&self, set: SetId, column: u32) -> bool {
-        self.bits.get(set.0).contains(column as usize)
+    pub(crate) fn contains(&self, set: SetId, column: ColumnId) -> bool {
+        self.bits.get(set.0).contains(column.index())
     }
 
-    pub(crate) fn list(&self, set: SetId) -> &[u32] {
+    pub(crate) fn list(&self, set: SetId) -> &[ColumnId] {
         &self.lists[set.0 as usize]
     }
 
@@ -72,7 +74,7 @@ impl Sets {
     ///
     /// The lists of the sets will not do: what is beaten by one column in one set and by another in the next may still
     /// be the only machine for pods of both.
-    pub(crate) fn union(&self, compiled: &Compiled<'_>, sets: &[SetId]) -> Vec<u32> {
+    pub(crate) fn union(&self, compiled: &Compiled<'_>, sets: &[SetId]) -> Vec<ColumnId> {
         let mut sets = sets.to_vec();
         sets.sort_unstable();
         sets.dedup();
@@ -88,27 +90,33 @@ impl Sets {
             several.unite(&again);
             any.unite(own);
             for column in self.list(*set) {
-                unbeaten.insert(*column as usize);
+                unbeaten.insert(column.index());
             }
         }
         // A column that is unbeaten in one set is unbeaten in all of them, and one that is beaten in its only set is beaten;
         // one in several sets may be beaten by another in each.
         several.unite(&unbeaten);
-        let mut kept: Vec<u32> = Vec::new();
+        let mut kept: Vec<ColumnId> = Vec::new();
         for index in several.iter() {
             let beaten = || {
                 let mut others = kept.iter();
-                others.any(|other| self.beaten_in_all(compiled, &sets, index as u32, *other))
+                others.any(|other| self.beaten_in_all(compiled, &sets, ColumnId::at(index), *other))
             };
             if unbeaten.contains(index) || !beaten() {
-                kept.push(index as u32);
+                kept.push(ColumnId::at(index));
             }
         }
         kept
     }
 
     /// Whether one column beats another and is in all of the sets that the other is in.
-    fn beaten_in_all(&self, compiled: &Compiled<'_>, sets: &[SetId], column: u32, by: u32) -> bool {
+    fn beaten_in_all(
+        &self,
+        compiled: &Compiled<'_>,
+        sets: &[SetId],
+        column: ColumnId,
+        by: ColumnId,
+    ) -> bool {
         let own = compiled.column(column);
         let other = compiled.column(by);
         beats(
@@ -144,8 +152,8 @@ impl Sets {
     }
 
     /// All columns that meet a demand.
-    pub(crate) fn demanded(&mut self, compiled: &Compiled<'_>, demand: u32) -> SetId {
-        self.intern(compiled, compiled.demand_columns[demand as usize].clone())
+    pub(crate) fn demanded(&mut self, compiled: &Compiled<'_>, demand: DemandId) -> SetId {
+        self.intern(compiled, compiled.demand_columns[demand].clone())
     }
 
     /// Columns that a class may be bought for, at a level and in a cell (`None` for any): those of the heaviest pools
@@ -153,9 +161,9 @@ impl Sets {
     pub(crate) fn base(
         &mut self,
         compiled: &Compiled<'_>,
-        class: u32,
+        class: ClassId,
         level: usize,
-        cell: Option<u32>,
+        cell: Option<CellId>,
         tier: usize,
     ) -> SetId {
         let profile = compiled.profile(class);
@@ -163,20 +171,20 @@ impl Sets {
             return NOTHING;
         };
         let requests = &compiled.class(class).requests;
-        let ports: Vec<u32> = level
+        let ports: Vec<GroupId> = level
             .caps
             .iter()
             .filter(|cap| cap.matched && cap.most == 1)
             .map(|cap| cap.group)
             .filter(|group| compiled.columns.iter().any(|one| one.ports.contains(group)))
             .collect();
-        let key = (level.demand, cell.map_or(u32::MAX, |cell| cell), ports);
+        let key = (level.demand, cell, ports);
         if let Some(tiers) = self.bases.get(&key) {
             return self.holding(compiled, tiers, requests, tier);
         }
-        let mut bits = compiled.demand_columns[level.demand as usize].clone();
+        let mut bits = compiled.demand_columns[level.demand].clone();
         if let Some(cell) = cell {
-            bits.intersect(&compiled.cell_columns[cell as usize]);
+            bits.intersect(&compiled.cell_columns[cell]);
         }
         for (index, column) in compiled.columns.iter().enumerate() {
             if !key.2.is_empty() && column.ports.iter().any(|port| key.2.contains(port)) {
@@ -222,7 +230,7 @@ impl Sets {
         ledger: &Ledger,
         set: SetId,
         load: &Vector,
-    ) -> Option<u32> {
+    ) -> Option<ColumnId> {
         self.list(set).iter().copied().find(|index| {
             let column = compiled.column(*index);
             load.fits(&column.room)
@@ -238,8 +246,8 @@ impl Sets {
         ledger: &Ledger,
         set: SetId,
         load: &Vector,
-        old: u32,
-    ) -> Option<u32> {
+        old: ColumnId,
+    ) -> Option<ColumnId> {
         let old = &compiled.column(old).uses;
         self.list(set).iter().copied().find(|index| {
             let column = compiled.column(*index);
@@ -254,7 +262,7 @@ impl Sets {
         &self,
         compiled: &Compiled<'_>,
         set: SetId,
-        column: u32,
+        column: ColumnId,
         load: &Vector,
     ) -> bool {
         let pool = compiled.column(column).pool;
@@ -266,7 +274,7 @@ impl Sets {
             &compiled.min_values,
             &compiled.offers,
             pool,
-            members.map(|index| &compiled.columns[index]),
+            members.map(|index| compiled.column(ColumnId::at(index))),
             load,
         )
     }

@@ -1,5 +1,7 @@
 //! Offers worth looking at: of those that no pod can tell apart, the ones that no other beats.
 
+use crate::pack::compile::ids::{CellId, DemandId, GroupId, OfferId};
+use crate::pack::dense::typed::{Id as _, IdVec};
 use smallvec::SmallVec;
 
 use crate::pack::compile::demand::Demand;
@@ -14,14 +16,14 @@ use crate::pack::dense::vector::{Table, Vector};
 use crate::problem::Problem;
 
 /// Port groups that daemons of a node already use.
-pub(crate) type Ports = SmallVec<[u32; 2]>;
+pub(crate) type Ports = SmallVec<[GroupId; 2]>;
 
 /// An offer worth looking at. Columns are numbered from the cheapest up.
 #[derive(Clone, Debug)]
 pub(crate) struct Column {
-    pub(crate) offer: u32,
+    pub(crate) offer: OfferId,
     pub(crate) pool: u32,
-    pub(crate) cell: u32,
+    pub(crate) cell: CellId,
     pub(crate) cost: i64,
     pub(crate) room: Vector,
     pub(crate) uses: Uses,
@@ -32,9 +34,9 @@ pub(crate) struct Column {
 pub(crate) fn admit_offers(
     problem: &Problem,
     keys: &Keys,
-    demands: &Interner<Demand>,
+    demands: &Interner<Demand, DemandId>,
     offers: &[Offer],
-) -> Vec<Bits> {
+) -> IdVec<DemandId, Bits> {
     demands
         .iter()
         .map(|demand| admit(problem, keys, demand, offers))
@@ -97,7 +99,7 @@ pub(crate) fn choose(
     offers: &[Offer],
     demand_offers: &[Bits],
     ports: &[Ports],
-    cell_of: &mut dyn FnMut(&Offer) -> u32,
+    cell_of: &mut dyn FnMut(&Offer) -> CellId,
 ) -> Vec<Column> {
     let words = demand_offers.len().div_ceil(64);
     let mut admissions = vec![0_u64; offers.len() * words];
@@ -106,27 +108,26 @@ pub(crate) fn choose(
             admissions[offer * words + demand / 64] |= 1 << (demand % 64);
         }
     }
-    let mut order: Vec<u32> = (0..offers.len() as u32).collect();
+    let mut order: Vec<usize> = (0..offers.len()).collect();
     order.sort_by_cached_key(|index| {
-        let offer = &offers[*index as usize];
+        let offer = &offers[*index];
         (offer.cost, rank(problem, offer), *index)
     });
-    let mut fronts: FixedMap<(u32, u32, &[u64], &Ports), Vec<u32>> = FixedMap::default();
+    let mut fronts: FixedMap<(u32, CellId, &[u64], &Ports), Vec<usize>> = FixedMap::default();
     let mut chosen = Vec::new();
     for index in order {
-        let offer = &offers[index as usize];
-        let at = index as usize;
+        let offer = &offers[index];
         if !offer.room.0.iter().all(|amount| *amount >= 0) {
             continue;
         }
         let cell = cell_of(offer);
-        let seen = &admissions[at * words..(at + 1) * words];
+        let seen = &admissions[index * words..(index + 1) * words];
         let front = fronts
-            .entry((offer.pool, cell, seen, &ports[at]))
+            .entry((offer.pool, cell, seen, &ports[index]))
             .or_default();
         let beaten = !min_values.asks(offer.pool)
             && front.iter().any(|other| {
-                let other = &offers[*other as usize];
+                let other = &offers[*other];
                 beats(
                     (&other.cost, &other.room, &other.uses),
                     (&offer.cost, &offer.room, &offer.uses),
@@ -135,13 +136,13 @@ pub(crate) fn choose(
         if !beaten {
             front.push(index);
             chosen.push(Column {
-                offer: index,
+                offer: OfferId::at(index),
                 pool: offer.pool,
                 cell,
                 cost: offer.cost,
                 room: offer.room,
                 uses: offer.uses.clone(),
-                ports: ports[at].clone(),
+                ports: ports[index].clone(),
             });
         }
     }
@@ -153,7 +154,7 @@ fn rank<'p>(
     problem: &'p Problem,
     offer: &Offer,
 ) -> (std::cmp::Reverse<&'p str>, &'p str, &'p str, u32) {
-    let pool = std::cmp::Reverse(&*problem.pools[offer.pool as usize].name);
+    let pool = std::cmp::Reverse(&*problem.pool_at(offer.pool).name);
     let turn = match offer.item {
         Item::Fixed { offering, .. } => offering,
         Item::Custom { .. } => 0,

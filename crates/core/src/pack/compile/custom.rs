@@ -2,10 +2,12 @@
 
 use crate::pack::compile::Compiled;
 use crate::pack::compile::columns::Column;
+use crate::pack::compile::ids::{ColumnId, OfferId};
 use crate::pack::compile::labels::Keys;
 use crate::pack::compile::offers::{Item, Offer, Sold};
 use crate::pack::compile::sizing;
 use crate::pack::compile::supply::{CounterId, Scarce, Uses};
+use crate::pack::dense::typed::Id as _;
 use crate::pack::dense::vector::Vector;
 use crate::problem::{Host, Range};
 use crate::resources::Resources;
@@ -14,9 +16,9 @@ use crate::resources::Resources;
 #[derive(Clone, Debug)]
 pub(crate) struct CustomType {
     /// One of its offers.
-    pub(crate) offer: u32,
+    pub(crate) offer: OfferId,
     /// Sizes worth looking at, cheapest first.
-    pub(crate) columns: Vec<u32>,
+    pub(crate) columns: Vec<ColumnId>,
     /// What daemons take of each.
     pub(crate) daemons: Resources,
     /// What each costs beside its price, in billionths of a dollar.
@@ -54,10 +56,10 @@ impl CustomTypes {
             let extra = offer.cost - offer.price.nanos();
             // Sizes of one custom type come one after the other.
             let last = all.last_mut();
-            match last.filter(|custom_type| alike(&offers[custom_type.offer as usize], offer)) {
+            match last.filter(|custom_type| alike(&offers[custom_type.offer.index()], offer)) {
                 Some(custom_type) => custom_type.extra = custom_type.extra.min(extra),
                 None => all.push(CustomType {
-                    offer: index as u32,
+                    offer: OfferId::at(index),
                     columns: Vec::new(),
                     daemons: sizing::daemons(problem, keys, offer.pool, &offer.values),
                     extra,
@@ -70,11 +72,11 @@ impl CustomTypes {
         }
         let of: Vec<Option<u32>> = columns
             .iter()
-            .map(|column| of_offer[column.offer as usize])
+            .map(|column| of_offer[column.offer.index()])
             .collect();
         for (index, custom_type) in of.iter().enumerate() {
             if let Some(custom_type) = custom_type {
-                all[*custom_type as usize].columns.push(index as u32);
+                all[*custom_type as usize].columns.push(ColumnId::at(index));
             }
         }
         CustomTypes { all, of }
@@ -85,8 +87,8 @@ impl CustomTypes {
     }
 
     /// The custom type that a column is a size of.
-    pub(crate) fn of(&self, column: u32) -> Option<u32> {
-        self.of.get(column as usize).copied().flatten()
+    pub(crate) fn of(&self, column: ColumnId) -> Option<u32> {
+        self.of.get(column.index()).copied().flatten()
     }
 }
 
@@ -98,7 +100,7 @@ pub(crate) fn alike(a: &Offer, b: &Offer) -> bool {
 impl<'p> Compiled<'p> {
     /// The range and the host of a custom type.
     pub(crate) fn source(&self, custom_type: &CustomType) -> Option<(&'p Range, &'p Host)> {
-        match self.offers[custom_type.offer as usize].sold(self.problem) {
+        match self.offers[custom_type.offer].sold(self.problem) {
             Sold::Custom(range, host) => Some((range, host)),
             Sold::Fixed(..) => None,
         }
@@ -115,7 +117,7 @@ impl<'p> Compiled<'p> {
         }
         let size = sizing::fit(range, host, &need)?;
         let price = sizing::price(range, &size).nanos();
-        let uses = &self.offers[known.offer as usize].uses;
+        let uses = &self.offers[known.offer].uses;
         let exact = |(counter, amount): &(CounterId, i64)| {
             let amount = match self.supply.name(*counter) {
                 Scarce::PoolResource(_, name) | Scarce::Host(_, _, name) => size.get(name),

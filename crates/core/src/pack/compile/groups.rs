@@ -4,6 +4,8 @@
 //! many of the pods the group counts. That is stricter than Kubernetes, which looks at a spread only when a pod is
 //! bound, and it holds in whatever order pods arrive.
 
+use crate::pack::compile::ids::{DemandId, GroupId};
+use crate::pack::dense::typed::{Id as _, IdVec};
 use std::collections::BTreeMap;
 
 use crate::labels;
@@ -22,7 +24,7 @@ pub(crate) enum GroupKind {
         skew: i32,
         min_domains: u32,
         /// Demand that a node must meet to count.
-        filter: u32,
+        filter: DemandId,
     },
     /// In a domain that has such a pod.
     Affinity,
@@ -99,14 +101,14 @@ impl Group {
 /// All groups of a problem and which pods they count.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Groups {
-    pub(crate) all: Interner<Group>,
+    pub(crate) all: Interner<Group, GroupId>,
     /// Groups by one pair of their selector, so that a pod need not be held against every group.
-    by_label: FixedMap<(Name, Name), Vec<u32>>,
-    open: Vec<u32>,
+    by_label: FixedMap<(Name, Name), Vec<GroupId>>,
+    open: Vec<GroupId>,
     /// What the selectors ask; a group of ports, or whose selectors cannot be read, counts no pod.
-    parsed: Vec<Option<Requirements>>,
+    parsed: IdVec<GroupId, Option<Requirements>>,
     /// Why selectors cannot be read.
-    faults: BTreeMap<u32, String>,
+    faults: BTreeMap<GroupId, String>,
     /// Addresses that pods name for a port beside "all of them".
     addresses: BTreeMap<(Protocol, u16), Vec<Name>>,
 }
@@ -126,7 +128,7 @@ impl Groups {
     }
 
     /// Groups of the host ports of a pod; each takes one pod a host.
-    pub(crate) fn ports(&mut self, spec: &PodSpec) -> Vec<u32> {
+    pub(crate) fn ports(&mut self, spec: &PodSpec) -> Vec<GroupId> {
         let mut ids = Vec::new();
         for port in &spec.host_ports {
             let known = self
@@ -157,7 +159,7 @@ impl Groups {
     }
 
     /// The group of a spread constraint. One without a selector counts no pod, and still asks for a domain.
-    pub(crate) fn spread(&mut self, spec: &PodSpec, spread: &Spread, filter: u32) -> u32 {
+    pub(crate) fn spread(&mut self, spec: &PodSpec, spread: &Spread, filter: DemandId) -> GroupId {
         let mut selector = spread.selector.clone().unwrap_or_default();
         for key in &spread.match_label_keys {
             if let Some(value) = spec.labels.get(key) {
@@ -190,7 +192,7 @@ impl Groups {
         spec: &PodSpec,
         term: &AffinityTerm,
         kind: GroupKind,
-    ) -> Option<u32> {
+    ) -> Option<GroupId> {
         let selectors = vec![term.selector.clone()?];
         Some(self.all.id(Group {
             key: labels::canonical(&term.topology_key).into(),
@@ -208,7 +210,7 @@ impl Groups {
         problem: &Problem,
         spec: &PodSpec,
         terms: &[AffinityTerm],
-    ) -> Vec<u32> {
+    ) -> Vec<GroupId> {
         let mut selectors = Vec::with_capacity(terms.len());
         let mut common = Namespaces::All;
         for term in terms {
@@ -222,7 +224,7 @@ impl Groups {
         }
         selectors.sort();
         selectors.dedup();
-        let mut ids: Vec<u32> = terms
+        let mut ids: Vec<GroupId> = terms
             .iter()
             .map(|term| {
                 self.all.id(Group {
@@ -242,7 +244,7 @@ impl Groups {
     /// Makes groups added since the last call findable.
     pub(crate) fn index(&mut self) {
         while self.parsed.len() < self.all.len() {
-            let id = self.parsed.len() as u32;
+            let id = GroupId::at(self.parsed.len());
             let group = self.all.get(id);
             if group.kind == GroupKind::Port {
                 self.parsed.push(None);
@@ -272,13 +274,13 @@ impl Groups {
     }
 
     /// Why it cannot be known which pods a group counts.
-    pub(crate) fn fault(&self, group: u32) -> Option<&str> {
+    pub(crate) fn fault(&self, group: GroupId) -> Option<&str> {
         self.faults.get(&group).map(String::as_str)
     }
 
     /// The groups that count pods with these labels, ascending.
-    pub(crate) fn counting(&self, namespace: &Name, labels: &Labels) -> Vec<u32> {
-        let mut ids: Vec<u32> = self.open.clone();
+    pub(crate) fn counting(&self, namespace: &Name, labels: &Labels) -> Vec<GroupId> {
+        let mut ids: Vec<GroupId> = self.open.clone();
         for (key, value) in labels {
             if let Some(found) = self.by_label.get(&(key.clone(), value.clone())) {
                 ids.extend(found);
@@ -287,7 +289,7 @@ impl Groups {
         ids.retain(|id| {
             let group = self.all.get(*id);
             group.namespaces.contains(namespace)
-                && self.parsed[*id as usize]
+                && self.parsed[*id]
                     .as_ref()
                     .is_some_and(|selector| selector.satisfied_by(labels))
         });

@@ -2,6 +2,8 @@
 //!
 //! karpenter: pkg/cloudprovider/types.go, `SatisfiesMinValues`
 
+use crate::pack::compile::ids::OfferId;
+use crate::pack::dense::typed::IdVec;
 use smallvec::SmallVec;
 
 use crate::labels;
@@ -127,7 +129,7 @@ fn kind(item: &Item) -> Item {
 
 /// The values of a key that a type offers, in whatever zone or way of paying.
 fn values_of(problem: &Problem, catalog: u32, item: &Item, key: &str) -> Vec<Name> {
-    let catalog = &problem.catalogs[catalog as usize];
+    let catalog = problem.catalog_at(catalog);
     let labelled = |own: &crate::name::Labels| {
         let own = own.iter().find(|(name, _)| labels::canonical(name) == key);
         own.map(|(_, value)| value.clone()).into_iter().collect()
@@ -158,16 +160,13 @@ fn values_of(problem: &Problem, catalog: u32, item: &Item, key: &str) -> Vec<Nam
 /// Whether columns that hold a load offer what a pool asks for.
 pub(crate) fn columns_meet_min_values<'a>(
     min_values: &MinValues,
-    offers: &[Offer],
+    offers: &IdVec<OfferId, Offer>,
     pool: u32,
     columns: impl Iterator<Item = &'a Column>,
     load: &Vector,
 ) -> bool {
     let fitting = columns.filter(|column| column.pool == pool && load.fits(&column.room));
-    min_values.suffice(
-        pool,
-        fitting.map(|column| &offers[column.offer as usize].item),
-    )
+    min_values.suffice(pool, fitting.map(|column| &offers[column.offer].item))
 }
 
 impl Compiled<'_> {

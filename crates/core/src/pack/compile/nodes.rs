@@ -1,5 +1,7 @@
 //! Nodes that are there, or on their way, as places for pods.
 
+use crate::pack::compile::ids::{CellId, ClassId};
+use crate::pack::dense::typed::IdVec;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::labels;
@@ -26,7 +28,7 @@ pub(crate) struct ExistingNode {
     pub(crate) room: Vector,
     /// Label values, by tracked key.
     pub(crate) values: Box<[u32]>,
-    pub(crate) cell: u32,
+    pub(crate) cell: CellId,
     pub(crate) caps: HeldCaps,
     /// Taints that count.
     pub(crate) taints: Vec<Taint>,
@@ -75,8 +77,8 @@ pub(crate) fn compile(
     table: &Table,
     groups: &Groups,
     profiles: &[Profile<'_>],
-    classes: &[Class],
-    bound: &[Vec<u32>],
+    classes: &IdVec<ClassId, Class>,
+    bound: &[Vec<ClassId>],
 ) -> Vec<ExistingNode> {
     let mut nodes: Vec<ExistingNode> = Vec::with_capacity(problem.nodes.len());
     let removed = Bits::empty(problem.nodes.len());
@@ -84,14 +86,14 @@ pub(crate) fn compile(
         let mut node = ExistingNode {
             room: table.vector(&observed.allocatable),
             values: values(observed, keys),
-            cell: 0,
+            cell: CellId::default(),
             caps: HeldCaps::new(),
             taints: lasting_taints(observed),
             attached: attached(observed),
             order: 0,
         };
         for (pod, class) in observed.pods.iter().zip(classes_here) {
-            let class = &classes[*class as usize];
+            let class = &classes[*class];
             node.room
                 .subtract(&class.requests.times(i64::from(pod.count)));
             let profile = &profiles[class.profile as usize];

@@ -1,5 +1,6 @@
 //! Every single way to buy a machine: pool, type and offering, with the labels the node will have.
 
+use crate::pack::compile::ids::DemandId;
 use std::collections::BTreeSet;
 
 use crate::labels;
@@ -80,7 +81,7 @@ impl<'p> Sold<'p> {
 
 impl Offer {
     pub(crate) fn sold<'p>(&self, problem: &'p Problem) -> Sold<'p> {
-        let catalog = &problem.catalogs[self.catalog as usize];
+        let catalog = problem.catalog_at(self.catalog);
         match self.item {
             Item::Fixed {
                 instance_type,
@@ -110,7 +111,7 @@ impl Offer {
             }
         };
         Purchase {
-            catalog: problem.catalogs[self.catalog as usize].name.clone(),
+            catalog: problem.catalog_at(self.catalog).name.clone(),
             instance_type: name.clone(),
             zone: zone.clone(),
             capacity_type,
@@ -169,7 +170,7 @@ impl<'p> OfferBuilder<'p> {
         problem: &'p Problem,
         keys: &'p mut Keys,
         table: &'p Table,
-        demands: &'p Interner<Demand>,
+        demands: &'p Interner<Demand, DemandId>,
         groups: &Groups,
     ) -> Self {
         let variants = Variants::new(problem, keys, demands, groups);
@@ -346,7 +347,7 @@ impl<'p> OfferBuilder<'p> {
     fn build_catalog(&mut self, buyer: &Buyer<'_>) {
         let problem: &'p Problem = self.problem;
         let (pool, catalog) = (buyer.index, buyer.catalog);
-        let source: &'p Catalog = &problem.catalogs[catalog as usize];
+        let source: &'p Catalog = problem.catalog_at(catalog);
         for (position, one) in source.types.iter().enumerate() {
             let allocatable = self.table.vector(&one.allocatable());
             for (index, offering) in one.offerings.iter().enumerate() {

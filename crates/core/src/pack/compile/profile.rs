@@ -1,5 +1,6 @@
 //! Everything about a pod but its size, and its levels: its preferences are given up one by one.
 
+use crate::pack::compile::ids::{DemandId, GroupId};
 use std::hash::{Hash, Hasher};
 
 use crate::pack::compile::demand::{Demand, Tolerated};
@@ -20,7 +21,7 @@ pub(crate) const NO_CAP: u16 = u16::MAX;
 /// What a pod does to the hosts it is on, and asks of them, on behalf of one group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cap {
-    pub(crate) group: u32,
+    pub(crate) group: GroupId,
     /// The group counts the pod.
     pub(crate) matched: bool,
     /// How many counted pods the host may have beside or with it.
@@ -32,7 +33,7 @@ pub(crate) struct Cap {
 /// A rule over domains larger than a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DomainRule {
-    pub(crate) group: u32,
+    pub(crate) group: GroupId,
     /// The group counts the pod itself.
     pub(crate) own: bool,
     pub(crate) soft: bool,
@@ -41,7 +42,7 @@ pub(crate) struct DomainRule {
 /// What is asked while some preferences are still respected.
 #[derive(Clone, Debug)]
 pub(crate) struct Level {
-    pub(crate) demand: u32,
+    pub(crate) demand: DemandId,
     pub(crate) rules: Vec<DomainRule>,
     pub(crate) caps: Vec<Cap>,
     /// Groups one of whose pods must be on the same host, and whether the pod is one itself.
@@ -55,7 +56,7 @@ pub(crate) struct Profile<'p> {
     /// From all preferences to none; at least one.
     pub(crate) levels: Vec<Level>,
     /// Groups that count it.
-    pub(crate) matched: Vec<u32>,
+    pub(crate) matched: Vec<GroupId>,
     /// Its place must be settled before that of others: it has rules, or others have rules about it.
     pub(crate) anchored: bool,
     /// Why it cannot be understood.
@@ -114,7 +115,7 @@ enum Preference<'p> {
 /// Builds profiles.
 pub(crate) struct Profiler<'p, 'c> {
     pub(crate) problem: &'p Problem,
-    pub(crate) demands: &'c mut Interner<Demand>,
+    pub(crate) demands: &'c mut Interner<Demand, DemandId>,
     pub(crate) groups: &'c mut Groups,
     /// Some pool or node has a taint of effect `PreferNoSchedule`.
     pub(crate) prefer_taints: bool,
@@ -287,7 +288,7 @@ impl<'p> Profiler<'p, '_> {
         }
     }
 
-    fn add_group(&self, level: &mut Level, group: u32, soft: bool) {
+    fn add_group(&self, level: &mut Level, group: GroupId, soft: bool) {
         let rule = DomainRule {
             group,
             own: false,
@@ -302,7 +303,7 @@ impl<'p> Profiler<'p, '_> {
     }
 }
 
-fn push_cap(level: &mut Level, group: u32, most: u16, soft: bool) {
+fn push_cap(level: &mut Level, group: GroupId, most: u16, soft: bool) {
     level.caps.push(Cap {
         group,
         matched: false,
@@ -329,7 +330,7 @@ fn soft_spreads(spec: &PodSpec) -> impl Iterator<Item = &Spread> {
 impl Profile<'_> {
     /// Completes the levels once every group is known. Pods of `tangled` groups are sought on hosts by pods that also
     /// have rules about domains: their domains must be known.
-    pub(crate) fn complete(&mut self, groups: &Groups, tangled: &[u32]) {
+    pub(crate) fn complete(&mut self, groups: &Groups, tangled: &[GroupId]) {
         self.matched = groups.counting(&self.spec.namespace, &self.spec.labels);
         let matched = &self.matched;
         for level in &mut self.levels {
@@ -359,7 +360,7 @@ impl Profile<'_> {
         if self.invalid.is_none() {
             self.invalid = self.unreadable(groups);
         }
-        let sought = |group: &u32| {
+        let sought = |group: &GroupId| {
             let group = groups.all.get(*group);
             !group.is_host() && matches!(group.kind, GroupKind::Affinity | GroupKind::Anti)
         };

@@ -49,7 +49,7 @@ pub(crate) fn daemons(problem: &Problem, keys: &Keys, pool: u32, values: &[u32])
         let Ok(demand) = Demand::daemon(daemon) else {
             continue;
         };
-        let taints = &problem.pools[pool as usize].taints;
+        let taints = &problem.pool_at(pool).taints;
         let here = [values];
         let runs = !demand.admits(keys, &here.iter().copied()).is_empty();
         if runs && demand.tolerated.refuses(taints).is_none() {

@@ -4,6 +4,7 @@
 //! well-known labels that its catalogue does not mention. A machine has one value all the same: pods that ask for
 //! different ones do not share it.
 
+use crate::pack::compile::ids::DemandId;
 use std::collections::BTreeSet;
 
 use smallvec::SmallVec;
@@ -29,7 +30,7 @@ pub(crate) type Variant = SmallVec<[(u32, u32); 2]>;
 
 /// What pods ask of labels that may be left open.
 pub(crate) struct Variants<'d> {
-    demands: &'d Interner<Demand>,
+    demands: &'d Interner<Demand, DemandId>,
     /// By tracked key: what some pod wants of it.
     wanted: Vec<BTreeSet<&'d Requirement>>,
     /// By tracked key: what some daemon wants of it.
@@ -50,7 +51,7 @@ impl<'d> Variants<'d> {
     pub(crate) fn new(
         problem: &Problem,
         keys: &Keys,
-        demands: &'d Interner<Demand>,
+        demands: &'d Interner<Demand, DemandId>,
         groups: &Groups,
     ) -> Self {
         let mut wanted = vec![BTreeSet::new(); keys.values.len()];

@@ -1,8 +1,11 @@
 //! Equal things get one number. Numbers are given in order of arrival, so that nothing depends on a hash.
 
 use std::hash::{BuildHasherDefault, Hash, Hasher};
+use std::marker::PhantomData;
 
 use indexmap::{Equivalent, IndexSet};
+
+use super::typed::Id;
 
 /// A fixed multiplicative hash: fast on short keys, the same on every run.
 #[derive(Clone, Copy, Default)]
@@ -48,31 +51,38 @@ pub(crate) type FixedMap<K, V> = indexmap::IndexMap<K, V, FixedState>;
 
 /// Distinct things and their numbers.
 #[derive(Clone, Debug)]
-pub(crate) struct Interner<T> {
+pub(crate) struct Interner<T, I = u32> {
     items: IndexSet<T, FixedState>,
+    ids: PhantomData<fn(I) -> I>,
 }
 
-impl<T> Default for Interner<T> {
+impl<T, I> Default for Interner<T, I> {
     fn default() -> Self {
         Interner {
             items: IndexSet::default(),
+            ids: PhantomData,
         }
     }
 }
 
-impl<T: Hash + Eq> Interner<T> {
+impl<T: Hash + Eq, I: Id> Interner<T, I> {
     /// The number of a thing, new if need be.
-    pub(crate) fn id(&mut self, item: T) -> u32 {
-        self.items.insert_full(item).0 as u32
+    pub(crate) fn id(&mut self, item: T) -> I {
+        I::at(self.items.insert_full(item).0)
     }
 
     /// The number of a thing that is there.
-    pub(crate) fn find<Q: Hash + Equivalent<T> + ?Sized>(&self, item: &Q) -> Option<u32> {
-        self.items.get_index_of(item).map(|index| index as u32)
+    pub(crate) fn find<Q: Hash + Equivalent<T> + ?Sized>(&self, item: &Q) -> Option<I> {
+        self.items.get_index_of(item).map(I::at)
     }
 
-    pub(crate) fn get(&self, id: u32) -> &T {
-        &self.items[id as usize]
+    pub(crate) fn get(&self, id: I) -> &T {
+        &self.items[id.index()]
+    }
+
+    /// All numbers, in order.
+    pub(crate) fn ids(&self) -> impl DoubleEndedIterator<Item = I> + Clone + use<T, I> {
+        (0..self.items.len()).map(I::at)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -90,7 +100,7 @@ mod tests {
 
     #[test]
     fn numbers_follow_the_order_of_arrival() {
-        let mut names: Interner<String> = Interner::default();
+        let mut names: Interner<String, u32> = Interner::default();
         assert_eq!(names.id("b".into()), 0);
         assert_eq!(names.id("a".into()), 1);
         assert_eq!(names.id("b".into()), 0);

@@ -1,22 +1,22 @@
 //! Exact fill: the most valuable filling of one machine, by branch and bound, or by a beam where that would take long.
 
+use crate::pack::assign::LotId;
 use crate::pack::compile::caps::{self, HeldCaps};
+use crate::pack::compile::ids::ColumnId;
 use crate::pack::dense::vector::{LEAD, Vector, WIDTH};
 use crate::pack::fill::beam::{self, PodKind};
 use crate::pack::packing::Context;
 use crate::pack::value::fractional_knapsack;
 
 /// A lot that may go into one machine: lot, position, value, and the most that may be taken.
-type FillItem = (u32, usize, f64, u32);
+type FillItem = (LotId, usize, f64, u32);
 
-/// Exchanges of single pods in one filling.
-const MAX_EXCHANGES: usize = 24;
 /// Looks at beginnings that take as long as one filling looked at.
 const BEGINNINGS: u32 = 12;
 
 /// A machine to be filled, again and again as values change.
 pub(crate) struct EmptyMachine {
-    column: u32,
+    column: ColumnId,
     /// Positions of lots whose pods it can hold.
     fitting: Vec<usize>,
     /// What units of its room were worth when it was last looked at.
@@ -24,9 +24,9 @@ pub(crate) struct EmptyMachine {
 }
 
 impl EmptyMachine {
-    pub(crate) fn new(context: &Context<'_, '_>, lots: &[u32], column: u32) -> Self {
+    pub(crate) fn new(context: &Context<'_, '_>, lots: &[LotId], column: ColumnId) -> Self {
         let room = &context.compiled.column(column).room;
-        let fits = |lot: u32| context.requests(lot).fits(room) && context.may_use(lot, column);
+        let fits = |lot: LotId| context.requests(lot).fits(room) && context.may_use(lot, column);
         EmptyMachine {
             column,
             fitting: (0..lots.len()).filter(|at| fits(lots[*at])).collect(),
@@ -69,7 +69,7 @@ impl<'a, 'p> ExactFill<'a, 'p> {
     pub(crate) fn new(
         context: &'a Context<'a, 'p>,
         machine: &mut EmptyMachine,
-        lots: &[u32],
+        lots: &[LotId],
         left: &[u32],
         values: &[f64],
         least: f64,
@@ -148,19 +148,16 @@ impl<'a, 'p> ExactFill<'a, 'p> {
         (self.chosen, self.nodes)
     }
 
-    /// The whole parts of the fractional filling, and what else fits, best value for room first; then single pods
-    /// are exchanged as long as that pays.
+    /// The whole parts of the fractional filling, and what else fits, best value for room first.
     fn round_down(&mut self, room: Vector) {
         let mut left = room;
         let mut held = HeldCaps::new();
         let mut value = 0.0;
-        let mut capped = false;
         for whole in [true, false] {
             for index in 0..self.items.len() {
                 let (lot, position, worth, most) = self.items[index];
                 let requests = self.context.requests(lot);
                 let caps = &self.context.level(lot).caps;
-                capped |= !caps.is_empty();
                 let wanted = if whole {
                     self.parts[index].max(0.0) as u32
                 } else {
@@ -177,16 +174,6 @@ impl<'a, 'p> ExactFill<'a, 'p> {
                     self.counts[position] += take;
                     value += worth * f64::from(take);
                 }
-            }
-        }
-        // Exchanges know nothing of pods that keep apart.
-        if !capped {
-            for _ in 0..MAX_EXCHANGES {
-                let Some((gain, rest)) = self.exchange(&left) else {
-                    break;
-                };
-                value += gain;
-                left = rest;
             }
         }
         self.consider(value);
@@ -229,57 +216,6 @@ impl<'a, 'p> ExactFill<'a, 'p> {
         self.consider(filling.value);
         self.counts.fill(0);
         true
-    }
-
-    /// The best exchange of one pod for another, the most valuable one or the best for the room, with one more beside it
-    /// if that fits: what it gains, and the room left after it.
-    fn exchange(&mut self, left: &Vector) -> Option<(f64, Vector)> {
-        let mut best: Option<(f64, usize, usize, Option<usize>)> = None;
-        for (out, item) in self.items.iter().enumerate() {
-            if self.counts[item.1] == 0 {
-                continue;
-            }
-            let room = left.plus(self.context.requests(item.0));
-            let mut fitting = (0..self.items.len()).filter(|index| {
-                let other = &self.items[*index];
-                *index != out
-                    && self.counts[other.1] < other.3
-                    && self.context.requests(other.0).fits(&room)
-            });
-            let Some(densest) = fitting.next() else {
-                continue;
-            };
-            let dearest = fitting.fold(densest, |most, index| {
-                let dearer = self.items[index].2 > self.items[most].2;
-                if dearer { index } else { most }
-            });
-            for into in [densest, dearest] {
-                let other = &self.items[into];
-                let rest = room.minus(self.context.requests(other.0));
-                let beside = self.companion(&rest, other.1);
-                let more = beside.map_or(0.0, |beside| self.items[beside].2);
-                let gain = other.2 + more - item.2;
-                if gain > 1e-9 * item.2 && best.is_none_or(|(most, ..)| gain > most) {
-                    best = Some((gain, out, into, beside));
-                }
-            }
-        }
-        let (gain, out, into, beside) = best?;
-        let mut rest = left.plus(self.context.requests(self.items[out].0));
-        self.counts[self.items[out].1] -= 1;
-        for index in std::iter::once(into).chain(beside) {
-            rest.subtract(self.context.requests(self.items[index].0));
-            self.counts[self.items[index].1] += 1;
-        }
-        Some((gain, rest))
-    }
-
-    /// The first item, best value for room first, that fits beside one more pod of a position.
-    fn companion(&self, room: &Vector, position: usize) -> Option<usize> {
-        self.items.iter().position(|item| {
-            let present = self.counts[item.1] + u32::from(item.1 == position);
-            present < item.3 && self.context.requests(item.0).fits(room)
-        })
     }
 
     fn consider(&mut self, value: f64) {

@@ -1,8 +1,11 @@
 //! Greedy fill: the candidates for the machine being filled, sorted so that the next pod is found by looking at few.
 
+use crate::pack::assign::LotId;
 use crate::pack::compile::caps::{self, HeldCaps};
 use crate::pack::compile::column_sets::SetId;
+use crate::pack::compile::ids::ColumnId;
 use crate::pack::dense::intern::FixedMap;
+use crate::pack::dense::typed::IdVec;
 use crate::pack::dense::vector::{CPU, LEAD, Lead, MEMORY, PODS, Vector, WIDTH, lead_fits};
 use crate::pack::packing::Context;
 use crate::pack::value::appraisal::Appraisal;
@@ -44,7 +47,7 @@ impl PodOrder {
 /// A lot with what is looked at most, so that looking at many touches little memory.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    lot: u32,
+    lot: LotId,
     /// Its pods keep apart from others on hosts.
     capped: bool,
     requests: Lead,
@@ -66,23 +69,23 @@ struct Bucket {
 #[derive(Clone, Copy, Debug)]
 struct Front {
     entry: Entry,
-    bucket: u32,
+    bucket: usize,
     /// Its place in the bucket.
-    at: u32,
+    at: usize,
 }
 
 /// What goes into one machine.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Filling {
     /// Lots and how many pods of each.
-    pub(crate) picks: Vec<(u32, u32)>,
+    pub(crate) picks: Vec<(LotId, u32)>,
     pub(crate) worth: f64,
     pub(crate) load: Vector,
 }
 
 impl Filling {
     /// One more pod of a lot.
-    pub(crate) fn pick(&mut self, lot: u32) {
+    pub(crate) fn pick(&mut self, lot: LotId) {
         match self.picks.last_mut() {
             Some((last, count)) if *last == lot => *count += 1,
             _ => self.picks.push((lot, 1)),
@@ -95,7 +98,7 @@ impl Filling {
 pub(crate) struct GreedyFill {
     buckets: Vec<Bucket>,
     /// By lot: the bucket it is in.
-    bucket_of: Vec<u32>,
+    bucket_of: IdVec<LotId, usize>,
     /// Of the buckets that have anything for the machine at hand.
     fronts: Vec<Front>,
     /// All of them, most valuable first.
@@ -103,7 +106,7 @@ pub(crate) struct GreedyFill {
     /// Lots in the ranking that are used up.
     dead: usize,
     /// By lot: pods in the filling at hand, while single ones are exchanged.
-    used: Vec<u32>,
+    used: IdVec<LotId, u32>,
     /// Whether more resources are counted than an entry carries.
     wide: bool,
     pod_order: PodOrder,
@@ -114,11 +117,11 @@ impl GreedyFill {
     pub(crate) fn new(lots: usize) -> Self {
         GreedyFill {
             buckets: Vec::new(),
-            bucket_of: vec![0; lots],
+            bucket_of: IdVec::filled(0, lots),
             fronts: Vec::new(),
             ranked: Vec::new(),
             dead: 0,
-            used: vec![0; lots],
+            used: IdVec::filled(0, lots),
             wide: false,
             pod_order: PodOrder::Large,
         }
@@ -130,7 +133,7 @@ impl GreedyFill {
         context: &Context<'_, '_>,
         appraisal: &Appraisal,
         pod_order: PodOrder,
-        mut lots: Vec<u32>,
+        mut lots: Vec<LotId>,
     ) {
         let mut index: FixedMap<(SetId, u8, u32, u32, [i64; WIDTH]), usize> = FixedMap::default();
         self.buckets.clear();
@@ -149,7 +152,7 @@ impl GreedyFill {
             let requests = context.requests(lot);
             let mut devices = requests.0;
             (devices[CPU], devices[MEMORY], devices[PODS]) = (0, 0, 0);
-            let kind = appraisal.kinds[lot as usize];
+            let kind = appraisal.kinds[lot];
             let set = context.lot(lot).set;
             let next = self.buckets.len();
             // Only the first of a bucket that fits is looked at: for mixtures there is one for each size.
@@ -166,10 +169,10 @@ impl GreedyFill {
                 lot,
                 capped: !context.level(lot).caps.is_empty(),
                 requests: requests.lead(),
-                worth: appraisal.worth[lot as usize],
+                worth: appraisal.worth[lot],
                 weights: [0.0; LEAD],
             };
-            let divisor = pod_order.divisor(appraisal.worth[lot as usize]);
+            let divisor = pod_order.divisor(appraisal.worth[lot]);
             for (position, resource) in appraisal.resources.iter().enumerate().take(LEAD) {
                 let amount = requests.0[*resource] as f64;
                 let worth = amount * appraisal.unit(lot, position);
@@ -177,7 +180,7 @@ impl GreedyFill {
             }
             self.ranked.push(entry);
             self.buckets[at].lots.push(entry);
-            self.bucket_of[lot as usize] = at as u32;
+            self.bucket_of[lot] = at;
         }
         self.ranked
             .sort_by(|a, b| b.worth.total_cmp(&a.worth).then(a.lot.cmp(&b.lot)));
@@ -185,21 +188,21 @@ impl GreedyFill {
 
     /// Forgets lots that a filling used up. Lists are gone through only when half of them is dead, so that forgetting
     /// costs no more than filling.
-    pub(crate) fn sweep(&mut self, filling: &Filling, left: &[u32]) {
+    pub(crate) fn sweep(&mut self, filling: &Filling, left: &IdVec<LotId, u32>) {
         for (lot, _) in &filling.picks {
-            if left[*lot as usize] > 0 {
+            if left[*lot] > 0 {
                 continue;
             }
             self.dead += 1;
-            let bucket = &mut self.buckets[self.bucket_of[*lot as usize] as usize];
+            let bucket = &mut self.buckets[self.bucket_of[*lot]];
             bucket.dead += 1;
             if bucket.dead * 2 > bucket.lots.len() {
-                bucket.lots.retain(|entry| left[entry.lot as usize] > 0);
+                bucket.lots.retain(|entry| left[entry.lot] > 0);
                 bucket.dead = 0;
             }
         }
         if self.dead * 8 > self.ranked.len() {
-            self.ranked.retain(|entry| left[entry.lot as usize] > 0);
+            self.ranked.retain(|entry| left[entry.lot] > 0);
             self.dead = 0;
         }
     }
@@ -210,8 +213,8 @@ impl GreedyFill {
         &mut self,
         context: &Context<'_, '_>,
         appraisal: &Appraisal,
-        available: &mut [u32],
-        column: u32,
+        available: &mut IdVec<LotId, u32>,
+        column: ColumnId,
         mut perturb: impl FnMut(f64) -> f64,
     ) -> Filling {
         let bought = context.compiled.column(column);
@@ -226,7 +229,7 @@ impl GreedyFill {
         self.open(context, column);
         loop {
             self.advance(context, available, &left, &held);
-            let mut best: Option<(f64, u32)> = None;
+            let mut best: Option<(f64, LotId)> = None;
             let shares = shares(appraisal, &left, &room);
             let worthy = self.fronts.iter().map(|front| &front.entry);
             for entry in worthy.filter(|entry| entry.worth >= floor) {
@@ -250,12 +253,12 @@ impl GreedyFill {
             for cap in &context.level(lot).caps {
                 caps::hold(&mut held, *cap, 1);
             }
-            available[lot as usize] -= 1;
-            filling.worth += appraisal.worth[lot as usize];
+            available[lot] -= 1;
+            filling.worth += appraisal.worth[lot];
             filling.pick(lot);
         }
         for (lot, count) in &filling.picks {
-            available[*lot as usize] += count;
+            available[*lot] += count;
         }
         merge(&mut filling.picks);
         filling.load = room.minus(&left);
@@ -267,14 +270,14 @@ impl GreedyFill {
         &mut self,
         context: &Context<'_, '_>,
         appraisal: &Appraisal,
-        available: &[u32],
-        column: u32,
+        available: &IdVec<LotId, u32>,
+        column: ColumnId,
         filling: &mut Filling,
     ) {
         let room = &context.compiled.column(column).room;
-        let mut touched: Vec<u32> = Vec::with_capacity(filling.picks.len() + EXCHANGES);
+        let mut touched: Vec<LotId> = Vec::with_capacity(filling.picks.len() + EXCHANGES);
         for (lot, count) in &filling.picks {
-            self.used[*lot as usize] = *count;
+            self.used[*lot] = *count;
             touched.push(*lot);
         }
         for _ in 0..EXCHANGES {
@@ -286,15 +289,15 @@ impl GreedyFill {
             filling.worth += gain;
             filling.load.subtract(context.requests(out));
             filling.load.add(context.requests(into));
-            self.used[out as usize] -= 1;
-            self.used[into as usize] += 1;
+            self.used[out] -= 1;
+            self.used[into] += 1;
             touched.push(into);
         }
         touched.sort_unstable();
         touched.dedup();
         filling.picks.clear();
         for lot in touched {
-            let count = std::mem::take(&mut self.used[lot as usize]);
+            let count = std::mem::take(&mut self.used[lot]);
             if count > 0 {
                 filling.picks.push((lot, count));
             }
@@ -306,19 +309,19 @@ impl GreedyFill {
         &self,
         context: &Context<'_, '_>,
         appraisal: &Appraisal,
-        available: &[u32],
-        column: u32,
-        touched: &[u32],
+        available: &IdVec<LotId, u32>,
+        column: ColumnId,
+        touched: &[LotId],
         free: &Vector,
-    ) -> Option<(f64, u32, u32)> {
+    ) -> Option<(f64, LotId, LotId)> {
         let slack = appraisal.most(free);
-        let mut best: Option<(f64, u32, u32)> = None;
+        let mut best: Option<(f64, LotId, LotId)> = None;
         for out in touched {
             // Pods that keep apart from others stay where they are.
-            if self.used[*out as usize] == 0 || !context.level(*out).caps.is_empty() {
+            if self.used[*out] == 0 || !context.level(*out).caps.is_empty() {
                 continue;
             }
-            let worth = appraisal.worth[*out as usize];
+            let worth = appraisal.worth[*out];
             let space = free.plus(context.requests(*out));
             let start = self
                 .ranked
@@ -332,7 +335,7 @@ impl GreedyFill {
                 let lot = entry.lot;
                 let fits = lead_fits(&entry.requests, &space.lead())
                     && !entry.capped
-                    && self.used[lot as usize] < available[lot as usize]
+                    && self.used[lot] < available[lot]
                     && (!self.wide || context.requests(lot).fits(&space))
                     && context.may_use(lot, column);
                 if fits {
@@ -345,7 +348,7 @@ impl GreedyFill {
     }
 
     /// Begins a machine: every bucket that may use it has its largest lot in front.
-    fn open(&mut self, context: &Context<'_, '_>, column: u32) {
+    fn open(&mut self, context: &Context<'_, '_>, column: ColumnId) {
         let most = context.compiled.column(column).room.0[CPU];
         self.fronts.clear();
         for (index, bucket) in self.buckets.iter().enumerate() {
@@ -359,8 +362,8 @@ impl GreedyFill {
             if let Some(entry) = bucket.lots.get(at) {
                 self.fronts.push(Front {
                     entry: *entry,
-                    bucket: index as u32,
-                    at: at as u32,
+                    bucket: index,
+                    at,
                 });
             }
         }
@@ -370,14 +373,14 @@ impl GreedyFill {
     fn advance(
         &mut self,
         context: &Context<'_, '_>,
-        available: &[u32],
+        available: &IdVec<LotId, u32>,
         left: &Vector,
         held: &HeldCaps,
     ) {
         let room = left.lead();
         let fits = |entry: &Entry| {
             lead_fits(&entry.requests, &room)
-                && available[entry.lot as usize] > 0
+                && available[entry.lot] > 0
                 && (!self.wide || context.requests(entry.lot).fits(left))
                 && (!entry.capped || caps::room(held, &context.level(entry.lot).caps) > 0)
         };
@@ -386,13 +389,13 @@ impl GreedyFill {
             if fits(&front.entry) {
                 return true;
             }
-            let bucket = &buckets[front.bucket as usize].lots;
-            let behind = &bucket[front.at as usize + 1..];
+            let bucket = &buckets[front.bucket].lots;
+            let behind = &bucket[front.at + 1..];
             let Some(further) = behind.iter().position(fits) else {
                 return false;
             };
             front.entry = behind[further];
-            front.at += 1 + further as u32;
+            front.at += 1 + further;
             true
         });
     }
@@ -411,7 +414,7 @@ fn shares(appraisal: &Appraisal, left: &Vector, room: &Vector) -> [f64; LEAD] {
     shares
 }
 
-fn merge(picks: &mut Vec<(u32, u32)>) {
+fn merge(picks: &mut Vec<(LotId, u32)>) {
     picks.sort_unstable();
     picks.dedup_by(|later, earlier| {
         let same = later.0 == earlier.0;

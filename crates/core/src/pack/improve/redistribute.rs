@@ -4,7 +4,9 @@
 //! Filling one machine after the other leaves the pods that go badly together for the last. Distributed over all at once,
 //! they leave a hundredth of the room unused or less, so that what a mixture of machines costs is all that matters.
 
+use crate::pack::assign::LotId;
 use crate::pack::compile::caps::{self, HeldCaps};
+use crate::pack::compile::ids::ColumnId;
 use crate::pack::dense::seeded::SeededGenerator;
 use crate::pack::dense::vector::{LEAD, Lead, lead_fits};
 use crate::pack::fill::greedy::Filling;
@@ -30,7 +32,7 @@ type Amounts = [f64; LEAD];
 /// A pod to be distributed.
 #[derive(Clone, Copy, Debug)]
 struct PodItem {
-    lot: u32,
+    lot: LotId,
     need: Amounts,
     worth: f64,
 }
@@ -49,7 +51,7 @@ pub(crate) struct PodSet {
 /// A machine that pods are distributed to.
 #[derive(Clone, Debug)]
 struct TargetMachine {
-    column: u32,
+    column: ColumnId,
     cost: f64,
     free: Amounts,
     /// One over its room.
@@ -58,22 +60,22 @@ struct TargetMachine {
     weights: Amounts,
     imbalance: f64,
     /// Positions among the pods of the set.
-    pods: Vec<u32>,
+    pods: Vec<usize>,
     /// Pods with anti-affinity or host spreads that are here.
     caps: HeldCaps,
 }
 
 /// Whether pods ask for nothing but leading resources: others are not looked at when pods are distributed.
 pub(crate) fn is_applicable(context: &Context<'_, '_>) -> bool {
-    let plain = |lot: u32| {
+    let plain = |lot: LotId| {
         let beyond = &context.requests(lot).0[LEAD..];
         beyond.iter().all(|amount| *amount == 0)
     };
-    (0..context.lots.len() as u32).all(plain)
+    context.lots.ids().all(plain)
 }
 
 /// Whether all these pods may use the same machines, and nothing but room decides where they go.
-pub(crate) fn are_alike(context: &Context<'_, '_>, mut lots: impl Iterator<Item = u32>) -> bool {
+pub(crate) fn are_alike(context: &Context<'_, '_>, mut lots: impl Iterator<Item = LotId>) -> bool {
     let mut set = None;
     lots.all(|lot| {
         let level = context.level(lot);
@@ -87,7 +89,7 @@ impl PodSet {
     pub(crate) fn new(
         context: &Context<'_, '_>,
         appraisal: &Appraisal,
-        lots: impl Iterator<Item = (u32, u32)> + Clone,
+        lots: impl Iterator<Item = (LotId, u32)> + Clone,
     ) -> Self {
         let mut pod_set = PodSet {
             pods: Vec::new(),
@@ -100,7 +102,7 @@ impl PodSet {
             let pod = PodItem {
                 lot,
                 need: need.map(|amount| amount as f64),
-                worth: appraisal.worth[lot as usize],
+                worth: appraisal.worth[lot],
             };
             let copies = std::iter::repeat_n(pod, count as usize);
             pod_set.pods.extend(copies);
@@ -116,9 +118,9 @@ impl PodSet {
         &self,
         context: &Context<'_, '_>,
         generator: &mut SeededGenerator,
-        columns: &[u32],
-        bargains: &[u32],
-    ) -> Option<Vec<u32>> {
+        columns: &[ColumnId],
+        bargains: &[ColumnId],
+    ) -> Option<Vec<ColumnId>> {
         let mut spare = self.need.map(|need| -need);
         for column in columns {
             shift(&mut spare, &room(context, *column), 1);
@@ -130,7 +132,7 @@ impl PodSet {
     }
 
     /// Whether the largest pods have a place, each by itself.
-    fn holds_largest(&self, context: &Context<'_, '_>, mixture: &[u32]) -> bool {
+    fn holds_largest(&self, context: &Context<'_, '_>, mixture: &[ColumnId]) -> bool {
         let mut largest = self.pods.iter().take(LARGEST);
         largest.all(|pod| {
             let need = context.requests(pod.lot).lead();
@@ -146,7 +148,7 @@ impl PodSet {
         &self,
         context: &Context<'_, '_>,
         appraisal: &Appraisal,
-        columns: &[u32],
+        columns: &[ColumnId],
     ) -> Vec<Filling> {
         let mut machines: Vec<TargetMachine> = columns
             .iter()
@@ -161,7 +163,7 @@ impl PodSet {
                 }
             }
             if let Some(at) = best {
-                machines[at].take(index as u32, &pod.need);
+                machines[at].take(index, &pod.need);
                 for cap in &context.level(pod.lot).caps {
                     caps::hold(&mut machines[at].caps, *cap, 1);
                 }
@@ -170,7 +172,7 @@ impl PodSet {
         let filled = machines.iter().filter(|machine| !machine.pods.is_empty());
         let distributed = filled.map(|machine| {
             let pods = machine.pods.iter();
-            let lots = pods.map(|pod| self.pods[*pod as usize].lot).collect();
+            let lots = pods.map(|pod| self.pods[*pod].lot).collect();
             filling(context, appraisal, lots)
         });
         distributed.collect()
@@ -178,7 +180,7 @@ impl PodSet {
 }
 
 impl TargetMachine {
-    fn new(context: &Context<'_, '_>, appraisal: &Appraisal, column: u32) -> Self {
+    fn new(context: &Context<'_, '_>, appraisal: &Appraisal, column: ColumnId) -> Self {
         let cost = context.compiled.column(column).cost.max(1) as f64;
         let free = room(context, column).map(|room| room as f64);
         let mut weights = [0.0; LEAD];
@@ -203,7 +205,7 @@ impl TargetMachine {
     }
 
     /// Whether a pod may come here, be there room or not.
-    fn accepts(&self, context: &Context<'_, '_>, lot: u32) -> bool {
+    fn accepts(&self, context: &Context<'_, '_>, lot: LotId) -> bool {
         let caps = &context.level(lot).caps;
         context.may_use(lot, self.column) && (caps.is_empty() || caps::room(&self.caps, caps) > 0)
     }
@@ -227,7 +229,7 @@ impl TargetMachine {
         (self.without(need) - self.imbalance) * self.cost
     }
 
-    fn take(&mut self, pod: u32, need: &Amounts) {
+    fn take(&mut self, pod: usize, need: &Amounts) {
         self.imbalance = self.without(need);
         for (free, need) in self.free.iter_mut().zip(need) {
             *free -= need;
@@ -241,7 +243,7 @@ fn sum([first, second, third, fourth]: &Amounts) -> f64 {
     (first + third) + (second + fourth)
 }
 
-fn room(context: &Context<'_, '_>, column: u32) -> Lead {
+fn room(context: &Context<'_, '_>, column: ColumnId) -> Lead {
     context.compiled.column(column).room.lead()
 }
 
@@ -257,11 +259,11 @@ fn shift(sums: &mut Lead, amounts: &Lead, times: i64) {
 fn exchanged(
     context: &Context<'_, '_>,
     generator: &mut SeededGenerator,
-    columns: &[u32],
-    bargains: &[u32],
+    columns: &[ColumnId],
+    bargains: &[ColumnId],
     mut spare: Lead,
-) -> Option<Vec<u32>> {
-    let cost = |column: u32| context.compiled.column(column).cost;
+) -> Option<Vec<ColumnId>> {
+    let cost = |column: ColumnId| context.compiled.column(column).cost;
     let suffices = |spare: &Lead| spare.iter().all(|amount| *amount >= 0);
     let mut mixture = columns.to_vec();
     let mut budget = 0;
@@ -287,7 +289,7 @@ fn exchanged(
     }
     if budget > 0 && !suffices(&spare) {
         // The cheapest one that has all that is missing.
-        let enough = |column: u32| {
+        let enough = |column: ColumnId| {
             let mut spare = spare;
             shift(&mut spare, &room(context, column), 1);
             suffices(&spare)
@@ -302,12 +304,12 @@ fn exchanged(
     (budget > 0).then_some(mixture)
 }
 
-fn filling(context: &Context<'_, '_>, appraisal: &Appraisal, mut lots: Vec<u32>) -> Filling {
+fn filling(context: &Context<'_, '_>, appraisal: &Appraisal, mut lots: Vec<LotId>) -> Filling {
     let mut filling = Filling::default();
     lots.sort_unstable();
     for lot in lots {
         filling.load.add(context.requests(lot));
-        filling.worth += appraisal.worth[lot as usize];
+        filling.worth += appraisal.worth[lot];
         filling.pick(lot);
     }
     filling
@@ -319,7 +321,7 @@ mod tests {
 
     fn machine(cpu: f64, memory: f64) -> TargetMachine {
         TargetMachine {
-            column: 0,
+            column: ColumnId(0),
             cost: 1.0,
             free: [cpu, memory, 0.0, 0.0],
             scale: [1.0 / 10.0, 1.0 / 10.0, 0.0, 0.0],

@@ -3,9 +3,11 @@
 //! While packing only some sizes are looked at, and each machine counts as large as the next of them. Here every machine
 //! counts as large as it will be.
 
+use crate::pack::assign::LotId;
 use crate::pack::compile::caps;
 use crate::pack::compile::column_sets::{NOTHING, SetId};
 use crate::pack::compile::custom::CustomMachine;
+use crate::pack::compile::ids::ColumnId;
 use crate::pack::compile::supply::{Ledger, Uses};
 use crate::pack::dense::vector::Vector;
 use crate::pack::packing::{Bin, Context, Packing};
@@ -18,7 +20,7 @@ const LAST_LOOKS: usize = 50_000;
 /// What is bought for a bin.
 #[derive(Clone)]
 struct Sized {
-    column: u32,
+    column: ColumnId,
     cost: i64,
     uses: Uses,
 }
@@ -126,14 +128,19 @@ impl Resizer<'_, '_, '_> {
     }
 
     /// A machine of a make for a load, and the smallest of its columns that holds it.
-    fn custom(&self, custom_type: u32, set: SetId, load: &Vector) -> Option<(u32, CustomMachine)> {
+    fn custom(
+        &self,
+        custom_type: u32,
+        set: SetId,
+        load: &Vector,
+    ) -> Option<(ColumnId, CustomMachine)> {
         let compiled = self.context.compiled;
         let columns = &compiled.custom_types.all[custom_type as usize].columns;
-        let allowed = |column: &u32| self.context.sets.contains(set, *column);
+        let allowed = |column: &ColumnId| self.context.sets.contains(set, *column);
         if !columns.iter().any(allowed) {
             return None;
         }
-        let holds = |column: &&u32| load.fits(&compiled.column(**column).room);
+        let holds = |column: &&ColumnId| load.fits(&compiled.column(**column).room);
         let column = *columns.iter().find(holds)?;
         Some((column, compiled.fitted(custom_type, load)?))
     }
@@ -217,7 +224,7 @@ impl Resizer<'_, '_, '_> {
     }
 
     /// A bin with these pods, if they may share a machine.
-    fn assemble(&mut self, pods: &[(u32, u32)]) -> Option<Bin> {
+    fn assemble(&mut self, pods: &[(LotId, u32)]) -> Option<Bin> {
         let compiled = self.context.compiled;
         let (first, _) = pods.first()?;
         let mut bin = empty(self.context.lot(*first).set);
@@ -281,7 +288,7 @@ impl Resizer<'_, '_, '_> {
             if self.context.has_host_affinity(lot) {
                 continue;
             }
-            while packing.left[lot as usize] > 0 && self.looks > 0 {
+            while packing.left[lot] > 0 && self.looks > 0 {
                 if !self.enlarge_one(packing, lot) && !self.open_one(packing, lot) {
                     break;
                 }
@@ -290,7 +297,7 @@ impl Resizer<'_, '_, '_> {
     }
 
     /// Puts a pod into the machine that gets dearer by the least.
-    fn enlarge_one(&mut self, packing: &mut Packing, lot: u32) -> bool {
+    fn enlarge_one(&mut self, packing: &mut Packing, lot: LotId) -> bool {
         let compiled = self.context.compiled;
         let mut best: Option<(i64, usize, Sized)> = None;
         for index in 0..packing.bins.len() {
@@ -319,7 +326,7 @@ impl Resizer<'_, '_, '_> {
         true
     }
 
-    fn open_one(&mut self, packing: &mut Packing, lot: u32) -> bool {
+    fn open_one(&mut self, packing: &mut Packing, lot: LotId) -> bool {
         let set = self.context.lot(lot).set;
         let load = *self.context.requests(lot);
         if set == NOTHING {
@@ -340,7 +347,7 @@ impl Resizer<'_, '_, '_> {
     }
 }
 
-fn add(pods: &mut Vec<(u32, u32)>, lot: u32, count: u32) {
+fn add(pods: &mut Vec<(LotId, u32)>, lot: LotId, count: u32) {
     match pods.iter_mut().find(|(known, _)| *known == lot) {
         Some((_, present)) => *present += count,
         None => pods.push((lot, count)),
@@ -351,7 +358,7 @@ fn add(pods: &mut Vec<(u32, u32)>, lot: u32, count: u32) {
 fn empty(set: SetId) -> Bin {
     Bin {
         set,
-        column: 0,
+        column: ColumnId(0),
         load: Vector::ZERO,
         caps: caps::HeldCaps::new(),
         pods: smallvec::SmallVec::new(),

@@ -1,5 +1,7 @@
 //! What else could be bought in a machine's place when it is sold out.
 
+use crate::pack::compile::ids::OfferId;
+use crate::pack::dense::typed::Id as _;
 use std::sync::Arc;
 
 use crate::pack::compile::Compiled;
@@ -36,18 +38,18 @@ pub(crate) struct Machine<'a> {
 pub(crate) struct Alternatives<'c, 'p> {
     compiled: &'c Compiled<'p>,
     /// Offers, the cheapest first.
-    by_cost: Vec<u32>,
+    by_cost: Vec<OfferId>,
     /// What is scarce and is left whichever alternatives are bought.
     slack: Ledger,
     /// By offers: thousands of machines have the same alternatives, and share one list of them.
-    lists: FixedMap<Vec<u32>, Arc<[Purchase]>>,
+    lists: FixedMap<Vec<OfferId>, Arc<[Purchase]>>,
 }
 
 impl<'c, 'p> Alternatives<'c, 'p> {
     /// For machines that have taken their part of what is scarce.
     pub(crate) fn new(compiled: &'c Compiled<'p>, slack: Ledger) -> Self {
-        let mut by_cost: Vec<u32> = (0..compiled.offers.len() as u32).collect();
-        by_cost.sort_by_key(|index| compiled.offers[*index as usize].cost);
+        let mut by_cost: Vec<OfferId> = compiled.offers.ids().collect();
+        by_cost.sort_by_key(|index| compiled.offers[*index].cost);
         Alternatives {
             compiled,
             by_cost,
@@ -62,8 +64,8 @@ impl<'c, 'p> Alternatives<'c, 'p> {
         self.reserve(machine.uses, &chosen);
         let considered = self.types_among(machine.offer, &chosen);
         let compiled = self.compiled;
-        let listed = |at: &u32| {
-            let offer = &compiled.offers[*at as usize];
+        let listed = |at: &OfferId| {
+            let offer = &compiled.offers[*at];
             offer.purchase(compiled.problem, offer.price)
         };
         let list = self.lists.entry(chosen);
@@ -79,7 +81,7 @@ impl<'c, 'p> Alternatives<'c, 'p> {
 
     /// Offers of the same pool, and domain where pods are bound to theirs, that hold the same pods. Together with all
     /// other machines of the plan none of them may exceed what is scarce.
-    fn choose(&self, machine: &Machine<'_>) -> Vec<u32> {
+    fn choose(&self, machine: &Machine<'_>) -> Vec<OfferId> {
         let compiled = self.compiled;
         let own = machine.offer;
         let picky = compiled
@@ -103,19 +105,19 @@ impl<'c, 'p> Alternatives<'c, 'p> {
         let allowed = self
             .by_cost
             .iter()
-            .filter(|at| machine.allowed.contains(**at as usize));
+            .filter(|at| machine.allowed.contains(at.index()));
         allowed
-            .filter(|at| fits(&compiled.offers[**at as usize]))
+            .filter(|at| fits(&compiled.offers[**at]))
             .take(most)
             .copied()
             .collect()
     }
 
     /// Sets aside what the greediest alternative takes beyond the first choice.
-    fn reserve(&mut self, own: &Uses, chosen: &[u32]) {
+    fn reserve(&mut self, own: &Uses, chosen: &[OfferId]) {
         let mut extra = Uses::new();
         for at in chosen {
-            for (counter, amount) in &self.compiled.offers[*at as usize].uses {
+            for (counter, amount) in &self.compiled.offers[*at].uses {
                 let had: i64 = own
                     .iter()
                     .filter(|(other, _)| other == counter)
@@ -131,15 +133,13 @@ impl<'c, 'p> Alternatives<'c, 'p> {
         self.slack.take(&extra);
     }
 
-    fn types_among(&self, own: &Offer, chosen: &[u32]) -> u32 {
+    fn types_among(&self, own: &Offer, chosen: &[OfferId]) -> u32 {
         let key = |offer: &Offer| match offer.item {
             Item::Fixed { instance_type, .. } => (offer.catalog, 0, instance_type),
             Item::Custom { range, .. } => (offer.catalog, 1, range),
         };
         let chosen = chosen.iter();
-        let mut keys: Vec<_> = chosen
-            .map(|at| key(&self.compiled.offers[*at as usize]))
-            .collect();
+        let mut keys: Vec<_> = chosen.map(|at| key(&self.compiled.offers[*at])).collect();
         keys.push(key(own));
         keys.sort_unstable();
         keys.dedup();
@@ -212,7 +212,10 @@ struct BoughtMachine<'c> {
 
 impl<'c> BoughtMachine<'c> {
     fn find(compiled: &'c Compiled<'_>, launch: &Launch) -> Option<Self> {
-        let at = (0..compiled.offers.len()).find(|at| is_sold(compiled, *at, launch))?;
+        let at = compiled
+            .offers
+            .ids()
+            .find(|at| is_sold(compiled, *at, launch))?;
         let offer = &compiled.offers[at];
         let mut load = Vector::ZERO;
         let mut allowed: Option<Bits> = None;
@@ -223,8 +226,9 @@ impl<'c> BoughtMachine<'c> {
             load.add(&compiled.class(class).requests);
             bound |= profile.anchored;
             // The preferences that this machine meets, others should meet too.
-            let mut demands = profile.levels.iter().map(|level| level.demand as usize);
-            let granted = demands.find(|demand| compiled.demand_offers[*demand].contains(at))?;
+            let mut demands = profile.levels.iter().map(|level| level.demand);
+            let granted =
+                demands.find(|demand| compiled.demand_offers[*demand].contains(at.index()))?;
             let granted = &compiled.demand_offers[granted];
             match &mut allowed {
                 Some(allowed) => allowed.intersect(granted),
@@ -233,7 +237,7 @@ impl<'c> BoughtMachine<'c> {
         }
         let mut custom_types = compiled.custom_types.all.iter();
         let custom_type = custom_types.position(|custom_type| {
-            let one = &compiled.offers[custom_type.offer as usize];
+            let one = &compiled.offers[custom_type.offer];
             custom::alike(one, offer)
         });
         let exact = custom_type.and_then(|custom_type| compiled.fitted(custom_type as u32, &load));
@@ -258,12 +262,12 @@ impl<'c> BoughtMachine<'c> {
 }
 
 /// Whether a launch buys this offer, of whatever size.
-fn is_sold(compiled: &Compiled<'_>, at: usize, launch: &Launch) -> bool {
+fn is_sold(compiled: &Compiled<'_>, at: OfferId, launch: &Launch) -> bool {
     let problem = compiled.problem;
     let offer = &compiled.offers[at];
     let bought = &launch.purchase;
     *offer.sold(problem).name() == bought.instance_type
-        && problem.pools[offer.pool as usize].name == launch.pool
+        && problem.pool_at(offer.pool).name == launch.pool
         && offer.purchase(problem, bought.price) == *bought
         && node_labels(compiled, offer) == launch.labels
 }

@@ -10,13 +10,15 @@ use crate::pack::assign::topology::Topology;
 use crate::pack::compile::Compiled;
 use crate::pack::compile::drain::is_counted;
 use crate::pack::compile::groups::GroupKind;
+use crate::pack::compile::ids::{CellId, ClassId, ColumnId, DemandId, GroupId};
 use crate::pack::dense::intern::{FixedMap, Interner};
+use crate::pack::dense::typed::Id as _;
 use crate::pack::output::reasons;
 use crate::pack::scenario::Scenario;
 use crate::plan::{Plan, PodRef, Reason, Unplaced};
 
 /// Where a pod of the plan goes: a node by index, or a launch by index beyond the nodes.
-type SiteId = u32;
+type SiteId = usize;
 
 /// Gives the plan an order of binding that holds; pods without a turn become unplaced. `columns` are those of the
 /// launches; `lost` are pods whose machine cannot be had. Says how many have no place in the end.
@@ -24,7 +26,7 @@ pub(crate) fn order_bindings(
     compiled: &Compiled<'_>,
     scenario: &Scenario,
     plan: &mut Plan,
-    columns: &[u32],
+    columns: &[ColumnId],
     mut lost: Vec<(PodRef, Reason)>,
 ) -> usize {
     let mut simulation = BindSimulation::new(compiled, scenario, columns);
@@ -46,9 +48,7 @@ pub(crate) fn order_bindings(
 /// Pods in the plan's order, each with its site.
 fn given_order(compiled: &Compiled<'_>, plan: &Plan) -> Vec<(PodRef, SiteId)> {
     let nodes = compiled.problem.nodes.iter().enumerate();
-    let by_name: FixedMap<&str, SiteId> = nodes
-        .map(|(index, node)| (&*node.name, index as SiteId))
-        .collect();
+    let by_name: FixedMap<&str, SiteId> = nodes.map(|(index, node)| (&*node.name, index)).collect();
     let mut sites: FixedMap<PodRef, SiteId> = FixedMap::default();
     for placement in &plan.placements {
         if let Some(site) = by_name.get(&*placement.node) {
@@ -56,7 +56,7 @@ fn given_order(compiled: &Compiled<'_>, plan: &Plan) -> Vec<(PodRef, SiteId)> {
         }
     }
     for (index, launch) in plan.launches.iter().enumerate() {
-        let site = (compiled.nodes.len() + index) as SiteId;
+        let site = compiled.nodes.len() + index;
         sites.extend(launch.pods.iter().map(|pod| (*pod, site)));
     }
     let order = plan.order.iter();
@@ -69,20 +69,20 @@ fn given_order(compiled: &Compiled<'_>, plan: &Plan) -> Vec<(PodRef, SiteId)> {
 struct BindSimulation<'a, 'p> {
     compiled: &'a Compiled<'p>,
     /// Columns of the launches.
-    columns: &'a [u32],
+    columns: &'a [ColumnId],
     topology: Topology,
     /// Pods that a group about hosts counts, by group and site.
-    neighbours: FixedMap<(u32, SiteId), u32>,
+    neighbours: FixedMap<(GroupId, SiteId), u32>,
     /// The same, by group.
-    anywhere: FixedMap<u32, u32>,
+    anywhere: FixedMap<GroupId, u32>,
     /// Pods that were called in vain, alike ones together.
-    kinds: Interner<(u32, SiteId)>,
+    kinds: Interner<(ClassId, SiteId), usize>,
     waiting: Vec<VecDeque<PodRef>>,
     bound: Vec<PodRef>,
 }
 
 impl<'a, 'p> BindSimulation<'a, 'p> {
-    fn new(compiled: &'a Compiled<'p>, scenario: &Scenario, columns: &'a [u32]) -> Self {
+    fn new(compiled: &'a Compiled<'p>, scenario: &Scenario, columns: &'a [ColumnId]) -> Self {
         let mut simulation = BindSimulation {
             compiled,
             columns,
@@ -97,7 +97,7 @@ impl<'a, 'p> BindSimulation<'a, 'p> {
             let node = &compiled.problem.nodes[index];
             for (pod, class) in node.pods.iter().zip(classes) {
                 if is_counted(compiled.problem, &scenario.removed, index, pod) {
-                    simulation.count_neighbour(*class, index as SiteId, pod.count);
+                    simulation.count_neighbour(*class, index, pod.count);
                 }
             }
         }
@@ -105,7 +105,7 @@ impl<'a, 'p> BindSimulation<'a, 'p> {
     }
 
     /// Records pods as neighbours of others on their host.
-    fn count_neighbour(&mut self, class: u32, site: SiteId, count: u32) {
+    fn count_neighbour(&mut self, class: ClassId, site: SiteId, count: u32) {
         let compiled = self.compiled;
         for group in &compiled.profile(class).matched {
             let known = compiled.groups.all.get(*group);
@@ -116,16 +116,16 @@ impl<'a, 'p> BindSimulation<'a, 'p> {
         }
     }
 
-    fn cell(&self, site: SiteId) -> u32 {
+    fn cell(&self, site: SiteId) -> CellId {
         let nodes = &self.compiled.nodes;
-        if let Some(node) = nodes.get(site as usize) {
+        if let Some(node) = nodes.get(site) {
             return node.cell;
         }
-        let column = self.columns[site as usize - nodes.len()];
+        let column = self.columns[site - nodes.len()];
         self.compiled.column(column).cell
     }
 
-    fn may_come(&self, class: u32, site: SiteId) -> bool {
+    fn may_come(&self, class: ClassId, site: SiteId) -> bool {
         let profile = self.compiled.profile(class);
         // Preferences were respected when the place was chosen; only rules can still keep a pod away.
         let Some(level) = profile.levels.last() else {
@@ -145,16 +145,16 @@ impl<'a, 'p> BindSimulation<'a, 'p> {
         let class = self.compiled.class_of(pod);
         if !self.may_come(class, site) {
             let kind = self.kinds.id((class, site));
-            if kind as usize == self.waiting.len() {
+            if kind == self.waiting.len() {
                 self.waiting.push(VecDeque::new());
             }
-            self.waiting[kind as usize].push_back(pod);
+            self.waiting[kind].push_back(pod);
             return;
         }
         self.bind(pod, class, site);
         let mut kind = 0;
         while kind < self.waiting.len() {
-            let (class, site) = *self.kinds.get(kind as u32);
+            let (class, site) = *self.kinds.get(kind);
             match self.waiting[kind].front().copied() {
                 Some(first) if self.may_come(class, site) => {
                     self.waiting[kind].pop_front();
@@ -166,7 +166,7 @@ impl<'a, 'p> BindSimulation<'a, 'p> {
         }
     }
 
-    fn bind(&mut self, pod: PodRef, class: u32, site: SiteId) {
+    fn bind(&mut self, pod: PodRef, class: ClassId, site: SiteId) {
         let compiled = self.compiled;
         self.count_neighbour(class, site, 1);
         self.bound.push(pod);
@@ -175,11 +175,9 @@ impl<'a, 'p> BindSimulation<'a, 'p> {
             let cell = self.cell(site);
             let nodes = compiled.nodes.len();
             let columns = self.columns;
-            let counted = |filter: u32| match (site as usize).checked_sub(nodes) {
-                None => compiled.demand_nodes[filter as usize].contains(site as usize),
-                Some(launch) => {
-                    compiled.demand_columns[filter as usize].contains(columns[launch] as usize)
-                }
+            let counted = |filter: DemandId| match site.checked_sub(nodes) {
+                None => compiled.demand_nodes[filter].contains(site),
+                Some(launch) => compiled.demand_columns[filter].contains(columns[launch].index()),
             };
             self.topology
                 .add(compiled, profile, level, cell, 1, counted);

@@ -9,7 +9,7 @@ use crate::problem::CapacityType;
 /// The labels that a node of this offer will have.
 pub(crate) fn node_labels(compiled: &Compiled<'_>, offer: &Offer) -> Labels {
     let problem = compiled.problem;
-    let pool = &problem.pools[offer.pool as usize];
+    let pool = problem.pool_at(offer.pool);
     let mut all = pool.labels.clone();
     if let Some(terms) = compiled.pools.iter().find(|one| one.index == offer.pool) {
         for (key, requirement) in terms.requirements.iter() {

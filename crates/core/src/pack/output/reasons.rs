@@ -5,10 +5,12 @@ use crate::name::{Labels, Name};
 use crate::pack::assign::Lot;
 use crate::pack::assign::topology::Topology;
 use crate::pack::compile::Compiled;
+use crate::pack::compile::ids::{ClassId, ColumnId, OfferId};
 use crate::pack::compile::offers::{Item, Offer};
 use crate::pack::compile::profile::Level;
 use crate::pack::compile::sizing;
 use crate::pack::compile::supply::{Ledger, Scarce};
+use crate::pack::dense::typed::Id as _;
 use crate::pack::dense::vector::Vector;
 use crate::plan::{Code, LACKS, Reason, Shortfall};
 use crate::problem::{CapacityType, Host, InstanceType, Offering, Problem, Range};
@@ -19,7 +21,7 @@ use crate::resources::{described, figure};
 const ABSURD_CPU_MILLIS: i64 = 1_000_000_000;
 
 /// Why no node and no new machine can hold a class.
-pub(crate) fn no_place(compiled: &Compiled<'_>, class: u32, topology: &Topology) -> Reason {
+pub(crate) fn no_place(compiled: &Compiled<'_>, class: ClassId, topology: &Topology) -> Reason {
     let profile = compiled.profile(class);
     let said = profile.invalid.clone().or_else(|| {
         let resource = compiled.class(class).uncounted.as_ref()?;
@@ -54,7 +56,9 @@ pub(crate) fn no_place(compiled: &Compiled<'_>, class: u32, topology: &Topology)
     shortfalls.sort_by_key(|(obstacles, _)| *obstacles);
     let shortfalls: Vec<Shortfall> = shortfalls.into_iter().map(|(_, one)| one).collect();
     if shortfalls.iter().any(|one| one.large_enough > 0) {
-        let refusal = (0..compiled.cells.len() as u32)
+        let refusal = compiled
+            .cells
+            .ids()
             .find_map(|cell| topology.refusal(compiled, profile, level, cell));
         let host_affinity = level.host_affinity.first().map(|rule| rule.group);
         let group = refusal.or(host_affinity);
@@ -71,9 +75,9 @@ pub(crate) fn no_place(compiled: &Compiled<'_>, class: u32, topology: &Topology)
 pub(crate) fn not_packed(compiled: &Compiled<'_>, lot: &Lot, ledger: &Ledger) -> Reason {
     let level = &compiled.profile(lot.class).levels[lot.level as usize];
     let requests = &compiled.class(lot.class).requests;
-    let bits = &compiled.demand_columns[level.demand as usize];
+    let bits = &compiled.demand_columns[level.demand];
     let short = bits.iter().find_map(|index| {
-        let column = &compiled.columns[index];
+        let column = compiled.column(ColumnId::at(index));
         if !requests.fits(&column.room) {
             return None;
         }
@@ -82,7 +86,7 @@ pub(crate) fn not_packed(compiled: &Compiled<'_>, lot: &Lot, ledger: &Ledger) ->
     });
     if let Some((pool, counter, left)) = short {
         return Reason::Limit {
-            pool: compiled.problem.pools[pool as usize].name.clone(),
+            pool: compiled.problem.pool_at(pool).name.clone(),
             limit: describe(compiled.problem, compiled.supply.name(counter), left),
         };
     }
@@ -98,26 +102,20 @@ pub(crate) fn not_packed(compiled: &Compiled<'_>, lot: &Lot, ledger: &Ledger) ->
 }
 
 fn describe(problem: &Problem, scarce: &Scarce, left: i64) -> String {
-    let catalog = |at: &u32| &problem.catalogs[*at as usize];
+    let catalog = |at: &u32| problem.catalog_at(*at);
     match scarce {
         Scarce::PoolResource(pool, name) => {
-            let most = problem.pools[*pool as usize].limits.resources.get(name);
+            let most = problem.pool_at(*pool).limits.resources.get(name);
             let used = figure(name, most.saturating_sub(left));
             format!("limits.{name} ({used} of {})", figure(name, most))
         }
         Scarce::PoolNodes(pool) => {
-            let most = problem.pools[*pool as usize]
-                .limits
-                .nodes
-                .unwrap_or_default();
+            let most = problem.pool_at(*pool).limits.nodes.unwrap_or_default();
             let used = i64::from(most).saturating_sub(left);
             format!("limits.nodes ({used} of {most})")
         }
         Scarce::PoolCost(pool) => {
-            let most = problem.pools[*pool as usize]
-                .limits
-                .cost
-                .unwrap_or_default();
+            let most = problem.pool_at(*pool).limits.cost.unwrap_or_default();
             let used = most - crate::money::Money::from_nanos(left);
             format!("limits.cost ({used} of {most} an hour)")
         }
@@ -145,7 +143,7 @@ fn describe(problem: &Problem, scarce: &Scarce, left: i64) -> String {
 /// How many kinds of things keep a pod from a pool: a taint, and requirements that do not meet.
 fn obstacles(compiled: &Compiled<'_>, pool: u32, level: &Level) -> usize {
     let demand = compiled.demands.get(level.demand);
-    let owner = &compiled.problem.pools[pool as usize];
+    let owner = compiled.problem.pool_at(pool);
     let tainted = demand.tolerated.refuses(&owner.taints).is_some();
     let Some(terms) = compiled.pools.iter().find(|one| one.index == pool) else {
         return usize::from(tainted);
@@ -161,19 +159,19 @@ fn obstacles(compiled: &Compiled<'_>, pool: u32, level: &Level) -> usize {
     usize::from(tainted) + usize::from(!meets)
 }
 
-fn shortfall(compiled: &Compiled<'_>, pool: u32, class: u32, level: &Level) -> Shortfall {
+fn shortfall(compiled: &Compiled<'_>, pool: u32, class: ClassId, level: &Level) -> Shortfall {
     let problem = compiled.problem;
-    let owner = &problem.pools[pool as usize];
+    let owner = problem.pool_at(pool);
     let requests = &compiled.class(class).requests;
     let demand = compiled.demands.get(level.demand);
     let types = problem
         .catalog(&owner.catalog)
         .map_or(0, |catalog| catalog.types.len() + catalog.ranges.len());
-    let allowed_offers = &compiled.demand_offers[level.demand as usize];
+    let allowed_offers = &compiled.demand_offers[level.demand];
     let mut allowed = Vec::new();
     let mut large = Vec::new();
     for index in allowed_offers.iter() {
-        let offer = &compiled.offers[index];
+        let offer = &compiled.offers[OfferId::at(index)];
         if offer.pool == pool {
             allowed.push(type_of(offer));
             if requests.fits(&offer.room) {
@@ -239,7 +237,7 @@ fn sold_out(
     for_sale: &[(u32, u32, u32)],
 ) -> Vec<Missed> {
     let problem = compiled.problem;
-    let owner = &problem.pools[pool as usize];
+    let owner = problem.pool_at(pool);
     let found = problem.catalogs.iter().enumerate();
     let mut found = found.filter(|(_, catalog)| catalog.name == owner.catalog);
     let terms = compiled.pools.iter().find(|one| one.index == pool);
@@ -334,8 +332,8 @@ fn type_of(offer: &Offer) -> (u32, u32, u32) {
 /// The resource that no allowed type has enough of.
 fn too_large(compiled: &Compiled<'_>, pool: u32, level: &Level, requests: &Vector) -> String {
     let mut most = Vector::ZERO;
-    for index in compiled.demand_offers[level.demand as usize].iter() {
-        let offer = &compiled.offers[index];
+    for index in compiled.demand_offers[level.demand].iter() {
+        let offer = &compiled.offers[OfferId::at(index)];
         if offer.pool == pool {
             for (top, amount) in most.0.iter_mut().zip(&offer.room.0) {
                 *top = (*top).max(*amount);
@@ -375,7 +373,7 @@ fn incompatibility(compiled: &Compiled<'_>, pool: u32, level: &Level) -> String 
     if let Some(terms) = terms {
         let mut offered = terms.requirements.clone();
         offered.require_all(&Requirements::from_labels(
-            &compiled.problem.pools[pool as usize].labels,
+            &compiled.problem.pool_at(pool).labels,
         ));
         let known = |key: &str| labels::is_well_known(key) || on_some_type(compiled, key);
         match offered.compatible(term, known) {

@@ -4,10 +4,12 @@ use std::collections::VecDeque;
 
 use crate::money::Money;
 use crate::name::Name;
-use crate::pack::assign::{ANYWHERE, Assignment, Place};
+use crate::pack::assign::{ANYWHERE, Assignment, LotId, Place};
 use crate::pack::compile::Compiled;
+use crate::pack::compile::ids::{ClassId, ColumnId, DemandId};
 use crate::pack::compile::offers::{Offer, Sold};
 use crate::pack::compile::sizing;
+use crate::pack::dense::typed::IdVec;
 use crate::pack::output::alternatives::{Alternatives, Machine};
 use crate::pack::output::node_labels::node_labels;
 use crate::pack::output::reasons;
@@ -21,7 +23,7 @@ pub(crate) fn plan(
     assignment: &Assignment,
     packing: &Packing,
     lower_bound: Money,
-) -> (Plan, Vec<u32>) {
+) -> (Plan, Vec<ColumnId>) {
     let mut refs = References::new(assignment);
     let mut plan = Plan {
         lower_bound,
@@ -38,7 +40,7 @@ pub(crate) fn plan(
     }
     refs.fill_lots(compiled, assignment, packing);
     let mut alternatives = Alternatives::new(compiled, packing.ledger.clone());
-    let mut launches: Vec<(Launch, u32)> = Vec::with_capacity(packing.bins.len());
+    let mut launches: Vec<(Launch, ColumnId)> = Vec::with_capacity(packing.bins.len());
     for bin in &packing.bins {
         let launch = launch(compiled, assignment, bin, &mut refs, &mut alternatives);
         plan.cost += launch.purchase.price + compiled.problem.settings.node_surcharge;
@@ -113,9 +115,9 @@ fn finish_order(compiled: &Compiled<'_>, plan: &mut Plan) {
 /// Hands out the pods of each class, oldest first.
 struct References {
     queues: Vec<VecDeque<PodRef>>,
-    index: crate::pack::dense::intern::FixedMap<u32, usize>,
+    index: crate::pack::dense::intern::FixedMap<ClassId, usize>,
     on_nodes: Vec<Vec<PodRef>>,
-    lots: Vec<VecDeque<PodRef>>,
+    lots: IdVec<LotId, VecDeque<PodRef>>,
 }
 
 impl References {
@@ -133,11 +135,11 @@ impl References {
             queues,
             index,
             on_nodes: Vec::new(),
-            lots: vec![VecDeque::new(); assignment.lots.len()],
+            lots: IdVec::filled(VecDeque::new(), assignment.lots.len()),
         }
     }
 
-    fn take(&mut self, class: u32, count: u32) -> Vec<PodRef> {
+    fn take(&mut self, class: ClassId, count: u32) -> Vec<PodRef> {
         let Some(at) = self.index.get(&class) else {
             return Vec::new();
         };
@@ -148,7 +150,7 @@ impl References {
 
     /// Anchored pods in order of binding.
     fn anchored(&mut self, assignment: &Assignment, packing: &Packing, order: &mut Vec<PodRef>) {
-        let mut open: Vec<u32> = assignment
+        let mut open: IdVec<LotId, u32> = assignment
             .lots
             .iter()
             .zip(&packing.left)
@@ -156,7 +158,7 @@ impl References {
             .collect();
         for event in &assignment.events {
             if let Place::Lot(lot) = event.place {
-                let open = &mut open[lot as usize];
+                let open = &mut open[lot];
                 if *open == 0 {
                     continue;
                 }
@@ -172,13 +174,13 @@ impl References {
                     }
                     self.on_nodes[node].extend(pods);
                 }
-                Place::Lot(lot) => self.lots[lot as usize].extend(pods),
+                Place::Lot(lot) => self.lots[lot].extend(pods),
             }
         }
     }
 
     fn fill_lots(&mut self, compiled: &Compiled<'_>, assignment: &Assignment, packing: &Packing) {
-        for (index, lot) in assignment.lots.iter().enumerate() {
+        for (index, lot) in assignment.lots.pairs() {
             if !compiled.profile(lot.class).anchored {
                 let pods = self.take(lot.class, lot.count - packing.left[index]);
                 self.lots[index].extend(pods);
@@ -195,11 +197,11 @@ fn launch(
     alternatives: &mut Alternatives<'_, '_>,
 ) -> Launch {
     let column = compiled.column(bin.column);
-    let offer = &compiled.offers[column.offer as usize];
+    let offer = &compiled.offers[column.offer];
     let mut pods = Vec::new();
     let mut requests = Resources::new();
     for (lot, count) in &bin.pods {
-        let queue = &mut refs.lots[*lot as usize];
+        let queue = &mut refs.lots[*lot];
         let count = (*count as usize).min(queue.len());
         for pod in queue.drain(..count) {
             requests.add(&compiled.pod(pod.home, pod.group).spec.requests);
@@ -219,7 +221,7 @@ fn launch(
     for position in 1..bin.pods.len() {
         allowed.intersect(&compiled.demand_offers[demand_of(compiled, assignment, bin, position)]);
     }
-    let bound = |(lot, _): &(u32, u32)| assignment.lots[*lot as usize].cell != ANYWHERE;
+    let bound = |(lot, _): &(LotId, u32)| assignment.lots[*lot].cell != ANYWHERE;
     let bound = bin.pods.iter().any(bound);
     let exact = custom.and_then(|custom_type| compiled.fitted(custom_type, &bin.load));
     let uses = exact.as_ref().map_or(&offer.uses, |exact| &exact.uses);
@@ -231,7 +233,7 @@ fn launch(
         bound,
     });
     Launch {
-        pool: compiled.problem.pools[offer.pool as usize].name.clone(),
+        pool: compiled.problem.pool_at(offer.pool).name.clone(),
         purchase: offer.purchase(compiled.problem, price),
         alternatives,
         labels: node_labels(compiled, offer),
@@ -247,10 +249,10 @@ fn demand_of(
     assignment: &Assignment,
     bin: &Bin,
     position: usize,
-) -> usize {
+) -> DemandId {
     let (lot, _) = bin.pods[position];
-    let lot = &assignment.lots[lot as usize];
-    compiled.profile(lot.class).levels[lot.level as usize].demand as usize
+    let lot = &assignment.lots[lot];
+    compiled.profile(lot.class).levels[lot.level as usize].demand
 }
 
 fn daemons(compiled: &Compiled<'_>, offer: &Offer) -> Resources {

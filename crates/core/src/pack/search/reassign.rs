@@ -2,11 +2,15 @@
 //! a machine look further.
 
 use crate::pack::assign::topology::Topology;
-use crate::pack::assign::{Assigner, Assignment, LotLimits, NodeFilling, Place};
+use crate::pack::assign::{Assigner, Assignment, LotId, LotLimits, NodeFilling, Place};
 use crate::pack::compile::Compiled;
 use crate::pack::compile::column_sets::Sets;
+use crate::pack::compile::ids::{ClassId, ColumnId, DemandId};
 use crate::pack::compile::supply::Ledger;
+use crate::pack::dense::typed::Id as _;
+use crate::pack::dense::typed::IdVec;
 use crate::pack::packing::{Context, Packing};
+use crate::pack::parts::Without;
 use crate::pack::scenario::{Queue, Scenario};
 use crate::pack::search::score::{Missing, Score};
 use crate::pack::strategy::first_fit::{self, Opening};
@@ -87,6 +91,7 @@ fn round(
         sets,
         lots: &assignment.lots,
         ledger,
+        without: Without::default(),
     };
     let mut packing = context.empty();
     first_fit::pack(&mut context, &mut packing, Opening::BestShare);
@@ -123,7 +128,7 @@ fn round(
 
 /// Packs first-fit, one priority after the other, and pods that gave up host affinity after those that have it.
 fn in_turn(context: &mut Context<'_, '_>, opening: Opening) -> Packing {
-    let lots = 0..context.lots.len() as u32;
+    let lots = context.lots.ids();
     let mut turns: Vec<_> = lots.clone().map(|lot| turn(context, lot)).collect();
     turns.sort_unstable();
     turns.dedup();
@@ -133,10 +138,10 @@ fn in_turn(context: &mut Context<'_, '_>, opening: Opening) -> Packing {
     }
     let mut packing = context.empty();
     let mut waiting = std::mem::take(&mut packing.left);
-    packing.left = vec![0; waiting.len()];
+    packing.left = IdVec::filled(0, waiting.len());
     for now in turns {
         for lot in lots.clone().filter(|lot| turn(context, *lot) <= now) {
-            packing.left[lot as usize] += std::mem::take(&mut waiting[lot as usize]);
+            packing.left[lot] += std::mem::take(&mut waiting[lot]);
         }
         first_fit::pack_as_opened(context, &mut packing, opening);
         host_affinity::pack(context, &mut packing);
@@ -146,7 +151,7 @@ fn in_turn(context: &mut Context<'_, '_>, opening: Opening) -> Packing {
 }
 
 /// When a lot is packed: by priority, and after others if its pods gave up the preference to share a host.
-fn turn(context: &Context<'_, '_>, lot: u32) -> (std::cmp::Reverse<i32>, bool) {
+fn turn(context: &Context<'_, '_>, lot: LotId) -> (std::cmp::Reverse<i32>, bool) {
     let class = context.lot(lot).class;
     let first = context.compiled.profile(class).levels.first();
     let preferred = first.is_some_and(|level| !level.host_affinity.is_empty());
@@ -161,13 +166,13 @@ fn lost(
     scenario: &Scenario,
     assignment: &Assignment,
     packing: &Packing,
-) -> Vec<(u32, u32)> {
-    let mut lost: Vec<(u32, u32)> = Vec::new();
+) -> Vec<(ClassId, u32)> {
+    let mut lost: Vec<(ClassId, u32)> = Vec::new();
     if !assignment.needs_bind_simulation(compiled, &packing.left) {
         return lost;
     }
     let lots = assignment.lots.iter().zip(&packing.left);
-    let mut packed: Vec<u32> = lots.map(|(lot, left)| lot.count - left).collect();
+    let mut packed: IdVec<LotId, u32> = lots.map(|(lot, left)| lot.count - left).collect();
     let mut topology = Topology::new(compiled, &scenario.removed);
     for event in &assignment.events {
         let profile = compiled.profile(event.class);
@@ -177,23 +182,26 @@ fn lost(
         let (cell, counting, at) = match event.place {
             Place::Node(node) => {
                 let cell = compiled.nodes[node as usize].cell;
-                (cell, &compiled.demand_nodes, Some(node))
+                (cell, &compiled.demand_nodes, Some(node as usize))
             }
-            Place::Lot(lot) if packed[lot as usize] == 0 => continue,
+            Place::Lot(lot) if packed[lot] == 0 => continue,
             Place::Lot(lot) => {
-                packed[lot as usize] -= 1;
-                let lot = &assignment.lots[lot as usize];
+                packed[lot] -= 1;
+                let lot = &assignment.lots[lot];
                 // All columns of the set count alike: it was narrowed to those that do, if there are any.
                 let column = sets.list(lot.set).first().copied();
-                (lot.cell, &compiled.demand_columns, column)
+                (
+                    lot.cell,
+                    &compiled.demand_columns,
+                    column.map(ColumnId::index),
+                )
             }
         };
         if !topology.allows(compiled, profile, level, cell) {
             lost.push((event.class, 1));
             continue;
         }
-        let counted =
-            |filter: u32| at.is_some_and(|at| counting[filter as usize].contains(at as usize));
+        let counted = |filter: DemandId| at.is_some_and(|at| counting[filter].contains(at));
         topology.add(compiled, profile, level, cell, 1, counted);
     }
     lost

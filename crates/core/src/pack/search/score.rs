@@ -1,5 +1,6 @@
 //! Which of two plans, or of two packings, is the better one: the derived order is the policy.
 
+use crate::pack::compile::ids::ClassId;
 use std::collections::BTreeMap;
 
 use crate::pack::assign::Assignment;
@@ -57,7 +58,7 @@ impl Score {
         compiled: &Compiled<'_>,
         assignment: &Assignment,
         packing: &Packing,
-        lost: &[(u32, u32)],
+        lost: &[(ClassId, u32)],
     ) -> Self {
         let lots = assignment.lots.iter().map(|lot| lot.class);
         let left = lots.zip(packing.left.iter().copied());

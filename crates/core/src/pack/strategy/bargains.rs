@@ -1,9 +1,11 @@
 //! Machine by machine: each bargain is filled with the pods that suit the room it has left, and the one whose filling
 //! is worth most for its price is bought; with it all its like, as long as there are pods for the same filling.
 
+use crate::pack::compile::ids::ColumnId;
 use crate::pack::dense::intern::FixedMap;
 use crate::pack::fill::greedy::{Filling, GreedyFill, PodOrder};
 use crate::pack::packing::{Context, Packing};
+use crate::pack::parts::Part;
 use crate::pack::value::appraisal::Appraisal;
 
 /// How many machines are filled for comparison before the best is bought.
@@ -15,7 +17,7 @@ pub(crate) fn pack(context: &mut Context<'_, '_>, packing: &mut Packing, pod_ord
     let mut total = unpacked;
     let mut appraisal = Appraisal::new(context, &packing.left);
     let mut greedy = greedy_fill_for(context, &appraisal, packing, pod_order);
-    let mut known: FixedMap<u32, (f64, Filling)> = FixedMap::default();
+    let mut known: FixedMap<ColumnId, (f64, Filling)> = FixedMap::default();
     while unpacked > 0 {
         // What is left differs more and more from what was appraised.
         if unpacked * 2 < total && unpacked > 50 {
@@ -28,7 +30,9 @@ pub(crate) fn pack(context: &mut Context<'_, '_>, packing: &mut Packing, pod_ord
         let Some((column, mut filling)) = best else {
             break;
         };
-        greedy.polish(context, &appraisal, &packing.left, column, &mut filling);
+        if context.without.keeps(Part::Polish) {
+            greedy.polish(context, &appraisal, &packing.left, column, &mut filling);
+        }
         let packed = buy(context, packing, column, &filling);
         if packed == 0 {
             break;
@@ -45,8 +49,10 @@ fn greedy_fill_for(
     packing: &Packing,
     pod_order: PodOrder,
 ) -> GreedyFill {
-    let lots = (0..context.lots.len() as u32)
-        .filter(|lot| packing.left[*lot as usize] > 0 && !context.has_host_affinity(*lot))
+    let lots = context
+        .lots
+        .ids()
+        .filter(|lot| packing.left[*lot] > 0 && !context.has_host_affinity(*lot))
         .collect();
     let mut greedy = GreedyFill::new(context.lots.len());
     greedy.take_in(context, appraisal, pod_order, lots);
@@ -60,9 +66,9 @@ fn best(
     packing: &mut Packing,
     appraisal: &Appraisal,
     greedy: &mut GreedyFill,
-    known: &mut FixedMap<u32, (f64, Filling)>,
-) -> Option<(u32, Filling)> {
-    let mut best: Option<(f64, u32)> = None;
+    known: &mut FixedMap<ColumnId, (f64, Filling)>,
+) -> Option<(ColumnId, Filling)> {
+    let mut best: Option<(f64, ColumnId)> = None;
     let mut compared = 0;
     for (potential, column) in &appraisal.bargains {
         let bought = context.compiled.column(*column);
@@ -77,7 +83,7 @@ fn best(
         }
         let holds = known.get(column).is_some_and(|(_, filling)| {
             let mut picks = filling.picks.iter();
-            picks.all(|(lot, count)| packing.left[*lot as usize] >= *count)
+            picks.all(|(lot, count)| packing.left[*lot] >= *count)
         });
         if !holds {
             let filling = greedy.fill(context, appraisal, &mut packing.left, *column, |score| {
@@ -107,14 +113,14 @@ fn best(
 fn buy(
     context: &mut Context<'_, '_>,
     packing: &mut Packing,
-    column: u32,
+    column: ColumnId,
     filling: &Filling,
 ) -> u64 {
     let mut packed = 0;
     let copies = filling
         .picks
         .iter()
-        .map(|(lot, count)| packing.left[*lot as usize] / count)
+        .map(|(lot, count)| packing.left[*lot] / count)
         .min()
         .unwrap_or(0);
     for _ in 0..copies {

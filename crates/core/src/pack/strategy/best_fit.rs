@@ -1,9 +1,12 @@
 //! Machines that grow: each pod goes where it adds least to the bill, be it into room that is there, a larger machine
 //! for one that is open, or a new one. Strong where pods keep apart and every host carries few of them.
 
+use crate::pack::assign::LotId;
 use crate::pack::compile::caps;
+use crate::pack::compile::ids::{ColumnId, GroupId};
 use crate::pack::compile::profile::NO_CAP;
 use crate::pack::dense::intern::FixedMap;
+use crate::pack::dense::typed::IdVec;
 use crate::pack::dense::vector::Vector;
 use crate::pack::packing::{Context, Packing};
 
@@ -20,7 +23,7 @@ pub(crate) struct Bid {
     /// Room that stays unused, in thousandths of the machine.
     slack: i64,
     pub(crate) bin: usize,
-    pub(crate) column: u32,
+    pub(crate) column: ColumnId,
 }
 
 /// Packs what has no machine yet.
@@ -37,7 +40,7 @@ pub(crate) fn pack(context: &mut Context<'_, '_>, packing: &mut Packing) {
         let first = packing.bins.len();
         let mut distributed = 0;
         for lot in &order {
-            let end = distributed + u64::from(left[*lot as usize]);
+            let end = distributed + u64::from(left[*lot]);
             let upto = |end: u64| (end + parts - 1 - part) / parts;
             let share = upto(end) - upto(distributed);
             distributed = end;
@@ -50,7 +53,13 @@ pub(crate) fn pack(context: &mut Context<'_, '_>, packing: &mut Packing) {
 }
 
 /// Places so many pods of a lot on machines that were opened since the first of them, or on new ones.
-fn place(context: &mut Context<'_, '_>, packing: &mut Packing, lot: u32, count: u64, first: usize) {
+fn place(
+    context: &mut Context<'_, '_>,
+    packing: &mut Packing,
+    lot: LotId,
+    count: u64,
+    first: usize,
+) {
     let set = context.lot(lot).set;
     for _ in 0..count {
         let requests = *context.requests(lot);
@@ -78,15 +87,15 @@ fn place(context: &mut Context<'_, '_>, packing: &mut Packing, lot: u32, count: 
 }
 
 /// How many hosts the pods that keep apart need at least: those of the group that needs most.
-pub(crate) fn machines_needed(context: &Context<'_, '_>, left: &[u32]) -> u64 {
+pub(crate) fn machines_needed(context: &Context<'_, '_>, left: &IdVec<LotId, u32>) -> u64 {
     crowds(context, left).values().copied().max().unwrap_or(0)
 }
 
 /// How many hosts each group of pods that keep apart needs.
-fn crowds(context: &Context<'_, '_>, left: &[u32]) -> FixedMap<u32, u64> {
-    let mut crowds: FixedMap<u32, u64> = FixedMap::default();
-    for (lot, left) in left.iter().enumerate() {
-        for cap in &context.level(lot as u32).caps {
+fn crowds(context: &Context<'_, '_>, left: &IdVec<LotId, u32>) -> FixedMap<GroupId, u64> {
+    let mut crowds: FixedMap<GroupId, u64> = FixedMap::default();
+    for (lot, left) in left.pairs() {
+        for cap in &context.level(lot).caps {
             if cap.matched && cap.most != NO_CAP && cap.most > 0 {
                 *crowds.entry(cap.group).or_insert(0) += u64::from(*left) / u64::from(cap.most);
             }
@@ -96,10 +105,10 @@ fn crowds(context: &Context<'_, '_>, left: &[u32]) -> FixedMap<u32, u64> {
 }
 
 /// Pods that keep apart from many others come first, since they need the hosts; then the largest.
-fn order(context: &Context<'_, '_>, packing: &Packing) -> Vec<u32> {
+fn order(context: &Context<'_, '_>, packing: &Packing) -> Vec<LotId> {
     let crowds = crowds(context, &packing.left);
     let most = crowds.values().copied().max().unwrap_or(0);
-    let crowded = |lot: u32| {
+    let crowded = |lot: LotId| {
         let caps = context.level(lot).caps.iter();
         let own = caps.filter(|cap| cap.matched && cap.most != NO_CAP);
         own.filter_map(|cap| crowds.get(&cap.group))
@@ -114,7 +123,7 @@ fn order(context: &Context<'_, '_>, packing: &Packing) -> Vec<u32> {
 pub(crate) fn best_open(
     context: &mut Context<'_, '_>,
     packing: &Packing,
-    lot: u32,
+    lot: LotId,
     requests: &Vector,
     first: usize,
 ) -> Option<Bid> {
@@ -133,7 +142,7 @@ pub(crate) fn best_open(
 fn bid(
     context: &mut Context<'_, '_>,
     packing: &Packing,
-    lot: u32,
+    lot: LotId,
     requests: &Vector,
     index: usize,
 ) -> Option<Bid> {

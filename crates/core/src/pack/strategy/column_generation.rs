@@ -1,9 +1,13 @@
 //! Few kinds of pods, many of each: a linear program over fillings of whole machines, generated as they are needed
 //! (Gilmore and Gomory), and rounded by buying the whole parts and asking again for the rest.
 
+use crate::pack::assign::LotId;
 use crate::pack::compile::caps::{self, HeldCaps};
+use crate::pack::compile::ids::ColumnId;
+use crate::pack::dense::typed::IdVec;
 use crate::pack::fill::exact::{EmptyMachine, ExactFill};
 use crate::pack::packing::{Context, Packing};
+use crate::pack::parts::{Part, Without};
 use crate::pack::value::appraisal::Appraisal;
 use crate::pack::value::simplex::{LpSolution, Tableau};
 
@@ -20,8 +24,7 @@ const MAX_NODES: usize = 60_000;
 const FEW_LOTS: usize = 16;
 /// Beginnings of fillings that are kept where there are more: when none is found that is better, more of them.
 const WIDTHS: [usize; 2] = [24, 128];
-/// Fillings looked at for all machines together and each pod once values are known: to see which machines are bargains,
-/// or to prove that none is better.
+/// Fillings looked at for all machines together and each pod to prove that none is worth more than its machine.
 const PROOF_NODES: u64 = 150;
 /// How much work one program is worth for each pod, in numbers of its tableau changed: to pack, and for a bound.
 const PACKING_EFFORT: u64 = 60_000;
@@ -45,29 +48,12 @@ const LARGE_PART: f64 = 0.7;
 /// Fillings worth less than this share of their machine's price are forgotten before the next program.
 const WANTED: f64 = 0.96;
 
-/// So many fillings for each lot are made before some are forgotten: those that are worth less than their machine by more
-/// than this part of its price.
-const MORE_PATTERNS: usize = 2;
-const FAR_BELOW: f64 = 0.1;
-
 /// Fillings taken over from other packings, times lots.
 const SEEDS: usize = 3;
-/// Machines whose best filling is worth less than this share of their price are no bargains.
-const BARGAIN_FILLED: f64 = 0.8;
-
-/// What pods are worth when it is known how they fill whole machines, and which machines are bargains then.
-#[derive(Clone, Debug)]
-pub(crate) struct LotValues {
-    /// By lot.
-    pub(crate) worth: Vec<f64>,
-    /// Columns, best bargain first, with what their best filling is worth as a share of their cost.
-    pub(crate) bargains: Vec<(f64, u32)>,
-}
-
 /// A filling of a machine.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Pattern {
-    column: u32,
+    column: ColumnId,
     /// Pods by position among the lots at hand.
     counts: Vec<u32>,
 }
@@ -79,41 +65,52 @@ fn effort(left: &[u32], each: u64) -> u64 {
 }
 
 /// How many beginnings of fillings are kept: few lots can be looked through as they are.
-fn widths(lots: usize) -> &'static [usize] {
-    if lots > FEW_LOTS { &WIDTHS } else { &[0] }
+fn widths(lots: usize, without: Without) -> &'static [usize] {
+    if lots > FEW_LOTS && without.keeps(Part::Beam) {
+        &WIDTHS
+    } else {
+        &[0]
+    }
 }
 
 /// Dollars, so that numbers of a program are of one size.
-fn price(context: &Context<'_, '_>, column: u32) -> f64 {
+fn price(context: &Context<'_, '_>, column: ColumnId) -> f64 {
     context.compiled.column(column).cost as f64 / 1e9
 }
 
-/// Packs what has no machine yet, if there are few enough kinds of it, and says what all pods are worth. Something may
-/// be left over. Fillings of other packings are taken over where they are good.
+/// Packs what has no machine yet, if there are few enough kinds of it, and says what a pod of each lot is worth. Something
+/// may be left over. Fillings of other packings are taken over where they are good.
 pub(crate) fn pack(
     context: &mut Context<'_, '_>,
     packing: &mut Packing,
     others: &[&Packing],
-) -> Option<LotValues> {
-    let lots: Vec<u32> = (0..context.lots.len() as u32)
-        .filter(|lot| packing.left[*lot as usize] > 0 && !context.has_host_affinity(*lot))
+) -> Option<IdVec<LotId, f64>> {
+    let lots: Vec<LotId> = context
+        .lots
+        .ids()
+        .filter(|lot| packing.left[*lot] > 0 && !context.has_host_affinity(*lot))
         .collect();
     if lots.is_empty() || lots.len() > MAX_LOTS {
         return None;
     }
     let appraisal = Appraisal::new(context, &packing.left);
-    let columns: Vec<u32> = appraisal
+    let columns: Vec<ColumnId> = appraisal
         .bargains
         .iter()
         .filter(|(potential, _)| *potential >= BARGAIN)
         .map(|(_, column)| *column)
         .collect();
     let effort = effort(&packing.left, PACKING_EFFORT);
+    let others = if context.without.keeps(Part::Seeds) {
+        others
+    } else {
+        &[]
+    };
     let mut patterns = taken_over(context, &appraisal, &lots, others);
     let mut lot_values = None;
     let mut spent = 0;
     for _ in 0..PROGRAMS {
-        let left: Vec<u32> = lots.iter().map(|lot| packing.left[*lot as usize]).collect();
+        let left: Vec<u32> = lots.iter().map(|lot| packing.left[*lot]).collect();
         if left.iter().all(|count| *count == 0) {
             break;
         }
@@ -125,7 +122,7 @@ pub(crate) fn pack(
         };
         let most = (effort * share / 100).saturating_sub(spent);
         // What is left after the first is little.
-        let widths = widths(lots.len());
+        let widths = widths(lots.len(), context.without);
         let widths = if lot_values.is_none() {
             widths
         } else {
@@ -134,8 +131,11 @@ pub(crate) fn pack(
         let solution = program.solve(context, packing, most, widths);
         spent += program.spent();
         if lot_values.is_none() {
-            let values = &solution.point;
-            lot_values = Some(LotValues::new(context, &appraisal, &lots, &left, values));
+            let mut worth = appraisal.worth.clone();
+            for (lot, value) in lots.iter().zip(&solution.point) {
+                worth[*lot] = value * 1e9;
+            }
+            lot_values = Some(worth);
         }
         if !buy(context, packing, &lots, &program.patterns, &solution) {
             break;
@@ -150,7 +150,7 @@ pub(crate) fn pack(
 fn taken_over(
     context: &Context<'_, '_>,
     appraisal: &Appraisal,
-    lots: &[u32],
+    lots: &[LotId],
     others: &[&Packing],
 ) -> Vec<Pattern> {
     let mut patterns: Vec<Pattern> = Vec::new();
@@ -167,10 +167,7 @@ fn taken_over(
     }
     patterns.sort_unstable();
     patterns.dedup();
-    let worth: Vec<f64> = lots
-        .iter()
-        .map(|lot| appraisal.worth[*lot as usize])
-        .collect();
+    let worth: Vec<f64> = lots.iter().map(|lot| appraisal.worth[*lot]).collect();
     let mut rated: Vec<(f64, Pattern)> = patterns
         .into_iter()
         .map(|pattern| {
@@ -194,58 +191,13 @@ fn value(pattern: &Pattern, values: &[f64]) -> f64 {
     value
 }
 
-impl LotValues {
-    /// From the values of a program, in dollars by position, lowered until no filling that can be found is worth more
-    /// than its machine.
-    fn new(
-        context: &Context<'_, '_>,
-        appraisal: &Appraisal,
-        lots: &[u32],
-        left: &[u32],
-        values: &[f64],
-    ) -> Self {
-        let nodes = (MAX_NODES / lots.len().max(1)) as u32;
-        let mut budget = effort(left, PROOF_NODES) as u32;
-        let mut worst = 1.0;
-        let mut bargains = Vec::with_capacity(appraisal.bargains.len());
-        for (potential, column) in &appraisal.bargains {
-            let cost = price(context, *column);
-            let least = cost * BARGAIN_FILLED;
-            let search = || {
-                let mut machine = EmptyMachine::new(context, lots, *column);
-                let exact_fill = ExactFill::new(context, &mut machine, lots, left, values, least)?;
-                Some(exact_fill.search(nodes.min(budget), widths(lots.len())[0]))
-            };
-            let searched = if budget > 0 { search() } else { None };
-            let (found, looked_at) = searched.unwrap_or_default();
-            budget = budget.saturating_sub(looked_at);
-            let column = *column;
-            let ratio = found.map(|counts| value(&Pattern { column, counts }, values) / cost);
-            if let Some(ratio) = ratio
-                && ratio > worst
-            {
-                worst = ratio;
-            }
-            // The others in the order of what their room could be worth.
-            let unfilled = BARGAIN_FILLED * potential.min(1.0);
-            bargains.push((ratio.unwrap_or(unfilled), column));
-        }
-        bargains.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-        let mut worth = appraisal.worth.clone();
-        for (lot, value) in lots.iter().zip(values) {
-            worth[*lot as usize] = value * 1e9 / worst;
-        }
-        LotValues { worth, bargains }
-    }
-}
-
 /// A linear program over fillings, which are made as they are needed.
 struct PatternProgram<'a> {
-    lots: &'a [u32],
+    lots: &'a [LotId],
     left: &'a [u32],
     /// Positions of lots of which something is left: the variables of the program.
     active: Vec<usize>,
-    columns: &'a [u32],
+    columns: &'a [ColumnId],
     /// By column.
     machines: Vec<EmptyMachine>,
     patterns: Vec<Pattern>,
@@ -253,17 +205,15 @@ struct PatternProgram<'a> {
     /// The column to be looked at next.
     next: usize,
     looked: u64,
-    /// With more fillings than this, those are forgotten that the program does not use.
-    many: usize,
 }
 
 impl<'a> PatternProgram<'a> {
     fn new(
         context: &Context<'_, '_>,
         packing: &Packing,
-        lots: &'a [u32],
+        lots: &'a [LotId],
         left: &'a [u32],
-        columns: &'a [u32],
+        columns: &'a [ColumnId],
         mut patterns: Vec<Pattern>,
     ) -> Self {
         singles(context, packing, lots, left, &mut patterns);
@@ -282,7 +232,6 @@ impl<'a> PatternProgram<'a> {
             tableau: Tableau::new(&objective),
             next: 0,
             looked: 0,
-            many: 2 * MORE_PATTERNS * lots.len(),
         };
         for pattern in patterns {
             program.add(context, pattern);
@@ -314,9 +263,6 @@ impl<'a> PatternProgram<'a> {
     }
 
     /// Makes fillings until no machine has a better one, with one width of looking for them after the other.
-    ///
-    /// Values jump about before they settle. Halfway between those of the last round and the new ones, fillings are found
-    /// that are good at both, and fewer rounds are needed (Wentges).
     fn solve(
         &mut self,
         context: &Context<'_, '_>,
@@ -326,7 +272,6 @@ impl<'a> PatternProgram<'a> {
     ) -> LpSolution {
         self.tableau.ascend();
         let mut solution = self.solution();
-        let mut values = solution.point.clone();
         for _ in 0..MAX_ROUNDS {
             let Some((width, wider)) = widths.split_first() else {
                 break;
@@ -334,43 +279,14 @@ impl<'a> PatternProgram<'a> {
             if self.spent() > effort {
                 break;
             }
-            // Where all fillings are looked through, values settle soon, and halfway between them fillings of small
-            // machines were found that cost the same as those of large ones.
-            let through = *width == 0;
-            for (value, new) in values.iter_mut().zip(&solution.point) {
-                *value = if through {
-                    *new
-                } else {
-                    f64::midpoint(*value, *new)
-                };
-            }
-            let mut found = self.generate(context, packing, &values, *width);
-            if found == 0 && !through {
-                values.clone_from(&solution.point);
-                found = self.generate(context, packing, &values, *width);
-            }
-            if found == 0 {
+            if self.generate(context, packing, &solution.point, *width) == 0 {
                 widths = wider;
                 continue;
             }
             self.tableau.descend();
-            if !through && self.patterns.len() > self.many {
-                self.forget(context);
-            }
             solution = self.solution();
         }
         solution
-    }
-
-    /// Forgets fillings that are worth far less than their machines: should they be wanted, they are made again.
-    fn forget(&mut self, context: &Context<'_, '_>) {
-        let patterns = &self.patterns;
-        let is_far =
-            |at: usize, spare: f64| spare > FAR_BELOW * price(context, patterns[at].column);
-        let stays = self.tableau.forget(is_far);
-        let mut stays = stays.into_iter();
-        self.patterns.retain(|_| stays.next().unwrap_or(true));
-        self.many = self.patterns.len() + MORE_PATTERNS * self.lots.len();
     }
 
     /// Adds fillings that are worth more than their machines; returns how many it were.
@@ -422,11 +338,7 @@ impl<'a> PatternProgram<'a> {
         packing: &Packing,
         solution: &LpSolution,
     ) -> Vec<Pattern> {
-        let left: Vec<u32> = self
-            .lots
-            .iter()
-            .map(|lot| packing.left[*lot as usize])
-            .collect();
+        let left: Vec<u32> = self.lots.iter().map(|lot| packing.left[*lot]).collect();
         let mut patterns = self.patterns;
         patterns.retain_mut(|pattern| {
             for (count, left) in pattern.counts.iter_mut().zip(&left) {
@@ -444,13 +356,13 @@ impl<'a> PatternProgram<'a> {
 /// packing, closer than that from resources alone because it knows that pods are whole. Values that are `known` save
 /// looking for them; whether they are right is found out all the same.
 pub(crate) fn bound(context: &Context<'_, '_>, known: Option<Vec<f64>>) -> f64 {
-    let lots: Vec<u32> = (0..context.lots.len() as u32).collect();
+    let lots: Vec<LotId> = context.lots.ids().collect();
     if lots.is_empty() || lots.len() > MAX_LOTS {
         return 0.0;
     }
-    let left: Vec<u32> = context.lots.iter().map(|lot| lot.count).collect();
+    let left: IdVec<LotId, u32> = context.lots.iter().map(|lot| lot.count).collect();
     let appraisal = Appraisal::fine(context, &left);
-    let columns: Vec<u32> = appraisal
+    let columns: Vec<ColumnId> = appraisal
         .bargains
         .iter()
         .map(|(_, column)| *column)
@@ -465,7 +377,7 @@ pub(crate) fn bound(context: &Context<'_, '_>, known: Option<Vec<f64>>) -> f64 {
         let effort = effort(&left, PROOF_EFFORT).min(MOST_PROOF_EFFORT);
         let (packing, first) = (context.empty(), &columns[..promising]);
         let mut program = PatternProgram::new(context, &packing, &lots, &left, first, Vec::new());
-        let widths = &widths(lots.len())[..1];
+        let widths = &widths(lots.len(), context.without)[..1];
         program.solve(context, &packing, effort, widths).point
     };
     let mut worst = 1.0;
@@ -509,7 +421,7 @@ pub(crate) fn bound(context: &Context<'_, '_>, known: Option<Vec<f64>>) -> f64 {
 fn singles(
     context: &Context<'_, '_>,
     packing: &Packing,
-    lots: &[u32],
+    lots: &[LotId],
     left: &[u32],
     patterns: &mut Vec<Pattern>,
 ) {
@@ -547,7 +459,7 @@ fn singles(
 fn buy(
     context: &mut Context<'_, '_>,
     packing: &mut Packing,
-    lots: &[u32],
+    lots: &[LotId],
     patterns: &[Pattern],
     solution: &LpSolution,
 ) -> bool {
@@ -577,16 +489,16 @@ fn buy(
 fn buy_one(
     context: &mut Context<'_, '_>,
     packing: &mut Packing,
-    lots: &[u32],
+    lots: &[LotId],
     pattern: &Pattern,
 ) -> bool {
-    let enough = |(count, lot): (&u32, &u32)| *count <= packing.left[*lot as usize];
+    let enough = |(count, lot): (&u32, &LotId)| *count <= packing.left[*lot];
     if !pattern.counts.iter().zip(lots).all(enough) {
         return false;
     }
     let first = pattern.counts.iter().position(|count| *count > 0);
     let Some(first) = first else { return false };
-    let set = context.lots[lots[first] as usize].set;
+    let set = context.lot(lots[first]).set;
     let Some(bin) = context.open(packing, pattern.column, set) else {
         return false;
     };

@@ -1,7 +1,9 @@
 //! Largest pods first, each into the first machine with room, else into a new one that suits it best. Quick, and the
 //! measure that every other plan must beat.
 
+use crate::pack::assign::LotId;
 use crate::pack::assign::share_of;
+use crate::pack::compile::ids::ColumnId;
 use crate::pack::dense::room_tree::RoomTree;
 use crate::pack::dense::vector::Vector;
 use crate::pack::packing::{Context, Packing};
@@ -11,8 +13,6 @@ use crate::pack::packing::{Context, Packing};
 pub(crate) enum Opening {
     /// The one in which the pod costs least by the resource it takes most of.
     BestShare,
-    /// The cheapest that holds everything that is left, or else as `BestShare`.
-    OneForAll,
     /// The cheapest that holds the pod: what an autoscaler without a plan does.
     Cheapest,
     /// The one that holds most pods of the kind: few nodes, where nodes are what is scarce.
@@ -32,11 +32,6 @@ pub(crate) fn pack_as_opened(
     opening: Opening,
 ) {
     let order = context.by_size();
-    let mut total = Vector::ZERO;
-    for lot in order.iter().filter(|lot| !context.has_host_affinity(**lot)) {
-        let count = i64::from(packing.left[*lot as usize]);
-        total.add(&context.requests(*lot).times(count));
-    }
     let mut room_tree = RoomTree::default();
     for index in 0..packing.bins.len() {
         room_tree.push(&free(context, packing, index));
@@ -45,29 +40,20 @@ pub(crate) fn pack_as_opened(
         if context.has_host_affinity(lot) {
             continue;
         }
-        let before = packing.left[lot as usize];
-        if before > 0 {
-            into_open(context, packing, &mut room_tree, lot);
-        }
-        let packed = i64::from(before - packing.left[lot as usize]);
-        total.subtract(&context.requests(lot).times(packed));
-        while packing.left[lot as usize] > 0 {
-            let Some(bin) = open_for(context, packing, lot, &total, opening) else {
+        into_open(context, packing, &mut room_tree, lot);
+        while packing.left[lot] > 0 {
+            let Some(bin) = open_for(context, packing, lot, opening) else {
                 break;
             };
             let room = context.room(&packing.bins[bin], lot);
-            let take = room.min(packing.left[lot as usize]);
+            let take = room.min(packing.left[lot]);
             if take == 0 {
                 context.close(packing, bin);
                 break;
             }
             context.put(packing, bin, lot, take);
-            total.subtract(&context.requests(lot).times(i64::from(take)));
             room_tree.push(&free(context, packing, bin));
         }
-        // What found no machine does not count towards what the next one should hold.
-        let left = i64::from(packing.left[lot as usize]);
-        total.subtract(&context.requests(lot).times(left));
     }
 }
 
@@ -75,11 +61,11 @@ fn into_open(
     context: &mut Context<'_, '_>,
     packing: &mut Packing,
     room_tree: &mut RoomTree,
-    lot: u32,
+    lot: LotId,
 ) {
     let requests = *context.requests(lot);
     let mut start = 0;
-    while packing.left[lot as usize] > 0 {
+    while packing.left[lot] > 0 {
         let Some(index) = room_tree.next(start, &requests) else {
             break;
         };
@@ -88,7 +74,7 @@ fn into_open(
         if !context.may_use(lot, bin.column) {
             continue;
         }
-        let take = context.room(bin, lot).min(packing.left[lot as usize]);
+        let take = context.room(bin, lot).min(packing.left[lot]);
         if take > 0 {
             context.put(packing, index, lot, take);
             room_tree.set(index, &free(context, packing, index));
@@ -105,19 +91,10 @@ fn free(context: &Context<'_, '_>, packing: &Packing, index: usize) -> Vector {
 fn open_for(
     context: &mut Context<'_, '_>,
     packing: &mut Packing,
-    lot: u32,
-    rest: &Vector,
+    lot: LotId,
     opening: Opening,
 ) -> Option<usize> {
     let set = context.lot(lot).set;
-    if opening == Opening::OneForAll {
-        let all = context
-            .sets
-            .cheapest(context.compiled, &packing.ledger, set, rest);
-        if let Some(column) = all {
-            return context.open(packing, column, set);
-        }
-    }
     let column = match opening {
         Opening::Largest => largest(context, packing, lot)?,
         Opening::Cheapest => {
@@ -125,13 +102,13 @@ fn open_for(
             let (compiled, ledger) = (context.compiled, &packing.ledger);
             context.sets.cheapest(compiled, ledger, set, requests)?
         }
-        Opening::BestShare | Opening::OneForAll => best_share(context, packing, lot)?,
+        Opening::BestShare => best_share(context, packing, lot)?,
     };
     context.open(packing, column, set)
 }
 
 /// The column that holds most pods of a lot, the cheapest of several.
-fn largest(context: &Context<'_, '_>, packing: &Packing, lot: u32) -> Option<u32> {
+fn largest(context: &Context<'_, '_>, packing: &Packing, lot: LotId) -> Option<ColumnId> {
     let requests = context.requests(lot);
     let columns = context.sets.list(context.lot(lot).set).iter();
     columns
@@ -150,7 +127,11 @@ fn largest(context: &Context<'_, '_>, packing: &Packing, lot: u32) -> Option<u32
 }
 
 /// The column in which a pod of a lot costs least.
-pub(crate) fn best_share(context: &Context<'_, '_>, packing: &Packing, lot: u32) -> Option<u32> {
+pub(crate) fn best_share(
+    context: &Context<'_, '_>,
+    packing: &Packing,
+    lot: LotId,
+) -> Option<ColumnId> {
     let set = context.lot(lot).set;
     let requests = context.requests(lot);
     let columns = context.sets.list(set).iter().copied();

@@ -1,13 +1,15 @@
 //! Pods with affinity over hosts: packed last, onto machines that carry the pods they need, or together onto one.
 
+use crate::pack::assign::LotId;
 use crate::pack::compile::caps;
+use crate::pack::compile::ids::GroupId;
 use crate::pack::dense::vector::Vector;
 use crate::pack::packing::{Context, Packing};
 use crate::pack::strategy::best_fit;
 
 /// Packs the lots that the other strategies leave alone.
 pub(crate) fn pack(context: &mut Context<'_, '_>, packing: &mut Packing) {
-    let lots: Vec<u32> = context
+    let lots: Vec<LotId> = context
         .by_size()
         .into_iter()
         .filter(|lot| context.has_host_affinity(*lot))
@@ -17,7 +19,7 @@ pub(crate) fn pack(context: &mut Context<'_, '_>, packing: &mut Packing) {
         let before = packing.unpacked();
         for lot in &lots {
             join(context, packing, *lot);
-            if packing.left[*lot as usize] > 0 {
+            if packing.left[*lot] > 0 {
                 start_group(context, packing, *lot, &lots);
             }
         }
@@ -28,10 +30,10 @@ pub(crate) fn pack(context: &mut Context<'_, '_>, packing: &mut Packing) {
 }
 
 /// Onto machines that carry the pods the lot needs; a machine may be exchanged for a larger one.
-fn join(context: &mut Context<'_, '_>, packing: &mut Packing, lot: u32) {
+fn join(context: &mut Context<'_, '_>, packing: &mut Packing, lot: LotId) {
     let compiled = context.compiled;
     for index in 0..packing.bins.len() {
-        while packing.left[lot as usize] > 0 {
+        while packing.left[lot] > 0 {
             let bin = &packing.bins[index];
             let host_affinity = context
                 .level(lot)
@@ -56,9 +58,9 @@ fn join(context: &mut Context<'_, '_>, packing: &mut Packing, lot: u32) {
 
 /// A place for pods that count themselves, if no pod that they need is anywhere yet: a machine of their own, or one that
 /// is there, perhaps exchanged for a larger one, if that adds less to the bill.
-fn start_group(context: &mut Context<'_, '_>, packing: &mut Packing, lot: u32, lots: &[u32]) {
+fn start_group(context: &mut Context<'_, '_>, packing: &mut Packing, lot: LotId, lots: &[LotId]) {
     let host_affinity = context.level(lot).host_affinity.clone();
-    let somewhere = |group: u32| {
+    let somewhere = |group: GroupId| {
         packing
             .bins
             .iter()
@@ -81,7 +83,7 @@ fn start_group(context: &mut Context<'_, '_>, packing: &mut Packing, lot: u32, l
             .iter()
             .any(|rule| host_affinity.iter().any(|own| own.group == rule.group));
         if together {
-            let count = i64::from(packing.left[*other as usize]);
+            let count = i64::from(packing.left[*other]);
             total.add(&context.requests(*other).times(count));
         }
     }
@@ -120,12 +122,10 @@ fn start_group(context: &mut Context<'_, '_>, packing: &mut Packing, lot: u32, l
 fn put_what_fits(
     context: &mut Context<'_, '_>,
     packing: &mut Packing,
-    lot: u32,
+    lot: LotId,
     bin: usize,
 ) -> bool {
-    let take = context
-        .room(&packing.bins[bin], lot)
-        .min(packing.left[lot as usize]);
+    let take = context.room(&packing.bins[bin], lot).min(packing.left[lot]);
     if take > 0 {
         context.put(packing, bin, lot, take);
     }

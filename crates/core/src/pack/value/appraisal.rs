@@ -1,10 +1,14 @@
 //! The values of [`worth`](crate::pack::value::resource_values) for the lots of one packing.
 
+use crate::pack::assign::LotId;
 use crate::pack::compile::column_sets::SetId;
+use crate::pack::compile::ids::{ColumnId, GroupId};
 use crate::pack::compile::profile::NO_CAP;
 use crate::pack::dense::intern::FixedMap;
+use crate::pack::dense::typed::IdVec;
 use crate::pack::dense::vector::{Vector, WIDTH};
 use crate::pack::packing::Context;
+use crate::pack::parts::Part;
 use crate::pack::value::resource_values::{MAX_KINDS, PricedMachine, ResourceValues, appraise};
 
 /// Groups of which a host takes only so many, beyond the largest few, are left out.
@@ -26,31 +30,31 @@ pub(crate) struct Appraisal {
     /// How many kinds of lots there are.
     sets: usize,
     /// Kind of each lot.
-    pub(crate) kinds: Vec<u8>,
+    pub(crate) kinds: IdVec<LotId, u8>,
     /// Indexes of real resources that matter.
     pub(crate) resources: Vec<usize>,
     pub(crate) values: ResourceValues,
     /// How many pods of each group with values of its own a machine takes.
     pub(crate) caps: Vec<u16>,
     /// What a pod of each lot is worth.
-    pub(crate) worth: Vec<f64>,
+    pub(crate) worth: IdVec<LotId, f64>,
     /// Columns, best bargain first, with what their room is worth as a share of their cost.
-    pub(crate) bargains: Vec<(f64, u32)>,
+    pub(crate) bargains: Vec<(f64, ColumnId)>,
 }
 
 impl Appraisal {
     /// Appraises what is left to be packed.
-    pub(crate) fn new(context: &Context<'_, '_>, left: &[u32]) -> Self {
+    pub(crate) fn new(context: &Context<'_, '_>, left: &IdVec<LotId, u32>) -> Self {
         Self::with_groups(context, left, &host_groups(context, left), PACKING_KINDS)
     }
 
     /// The same, telling more kinds apart: closer, and slower.
-    pub(crate) fn fine(context: &Context<'_, '_>, left: &[u32]) -> Self {
+    pub(crate) fn fine(context: &Context<'_, '_>, left: &IdVec<LotId, u32>) -> Self {
         Self::with_groups(context, left, &host_groups(context, left), MAX_KINDS)
     }
 
     /// Appraises what is left to be packed, as if only resources were scarce.
-    pub(crate) fn plain(context: &Context<'_, '_>, left: &[u32]) -> Self {
+    pub(crate) fn plain(context: &Context<'_, '_>, left: &IdVec<LotId, u32>) -> Self {
         Self::with_groups(context, left, &[], MAX_KINDS)
     }
 
@@ -58,14 +62,14 @@ impl Appraisal {
     /// pod that only fits machines that are no bargain is worth more for its size.
     fn with_groups(
         context: &Context<'_, '_>,
-        left: &[u32],
-        groups: &[(u32, u16)],
+        left: &IdVec<LotId, u32>,
+        groups: &[(GroupId, u16)],
         most: usize,
     ) -> Self {
         let coarse = Self::by(context, left, groups, Kinds::by_set(context, left));
         let sets = coarse.sets;
         let grades = (most / sets.max(1)).min(MAX_GRADES);
-        if grades < 2 {
+        if grades < 2 || !context.without.keeps(Part::Grades) {
             return coarse;
         }
         let fine = Kinds::by_grade(context, left, &coarse.bargains, grades);
@@ -75,11 +79,16 @@ impl Appraisal {
         Self::by(context, left, groups, fine)
     }
 
-    fn by(context: &Context<'_, '_>, left: &[u32], groups: &[(u32, u16)], kinds: Kinds) -> Self {
+    fn by(
+        context: &Context<'_, '_>,
+        left: &IdVec<LotId, u32>,
+        groups: &[(GroupId, u16)],
+        kinds: Kinds,
+    ) -> Self {
         let resources: Vec<usize> = (0..WIDTH)
             .filter(|index| {
-                let asks = |lot: usize| context.requests(lot as u32).0[*index] > 0;
-                (0..left.len()).any(|lot| left[lot] > 0 && asks(lot))
+                let asks = |lot: LotId| context.requests(lot).0[*index] > 0;
+                left.ids().any(|lot| left[lot] > 0 && asks(lot))
             })
             .collect();
         let need = need(context, left, &kinds, &resources, groups);
@@ -104,8 +113,8 @@ impl Appraisal {
         }
         // Where everything is scarce, everything sets a price.
         let values = appraise(if machines.is_empty() { &all } else { &machines }, &need);
-        let worth = worth(context, left.len(), &kinds, &resources, groups, &values);
-        let mut bargains: Vec<(f64, u32)> = all
+        let worth = worth(context, &kinds, &resources, groups, &values);
+        let mut bargains: Vec<(f64, ColumnId)> = all
             .iter()
             .zip(&columns)
             .map(|(machine, column)| (values.potential(machine), *column))
@@ -147,13 +156,13 @@ impl Appraisal {
     }
 
     /// Value of a unit of a real resource to a lot.
-    pub(crate) fn unit(&self, lot: u32, position: usize) -> f64 {
-        self.values.of[self.kinds[lot as usize] as usize][position]
+    pub(crate) fn unit(&self, lot: LotId, position: usize) -> f64 {
+        self.values.of[usize::from(self.kinds[lot])][position]
     }
 }
 
 struct Kinds {
-    of: Vec<u8>,
+    of: IdVec<LotId, u8>,
     /// The set of each kind, and of kinds that were merged.
     sets: Vec<SetId>,
     /// The smallest pods of each kind: what cannot hold any of these holds none of the kind.
@@ -164,7 +173,7 @@ struct Kinds {
 }
 
 impl Kinds {
-    fn admitted(&self, context: &Context<'_, '_>, column: u32) -> u32 {
+    fn admitted(&self, context: &Context<'_, '_>, column: ColumnId) -> u32 {
         let mut admits = 0;
         let room = &context.compiled.column(column).room;
         for kind in 0..self.count {
@@ -177,7 +186,7 @@ impl Kinds {
     }
 
     /// Lots that may use the same columns are of one kind.
-    fn by_set(context: &Context<'_, '_>, left: &[u32]) -> Self {
+    fn by_set(context: &Context<'_, '_>, left: &IdVec<LotId, u32>) -> Self {
         let sets: Vec<(SetId, usize)> = context.lots.iter().map(|lot| (lot.set, 0)).collect();
         Self::by_key(context, left, &sets)
     }
@@ -185,21 +194,24 @@ impl Kinds {
     /// Lots that may use the same columns, and fit about as many of the best bargains, are of one kind.
     fn by_grade(
         context: &Context<'_, '_>,
-        left: &[u32],
-        bargains: &[(f64, u32)],
+        left: &IdVec<LotId, u32>,
+        bargains: &[(f64, ColumnId)],
         grades: usize,
     ) -> Self {
-        let mut best: FixedMap<SetId, Vec<u32>> = FixedMap::default();
-        let keys: Vec<(SetId, usize)> = (0..context.lots.len())
+        let mut best: FixedMap<SetId, Vec<ColumnId>> = FixedMap::default();
+        let keys: Vec<(SetId, usize)> = context
+            .lots
+            .ids()
             .map(|lot| {
-                let set = context.lots[lot].set;
+                let set = context.lot(lot).set;
                 let best = best.entry(set).or_insert_with(|| {
                     let own = bargains.iter().map(|(_, column)| *column);
                     let own = own.filter(|column| context.sets.contains(set, *column));
                     own.take(GRADING).collect()
                 });
-                let requests = context.requests(lot as u32);
-                let fits = |column: &&u32| requests.fits(&context.compiled.column(**column).room);
+                let requests = context.requests(lot);
+                let fits =
+                    |column: &&ColumnId| requests.fits(&context.compiled.column(**column).room);
                 let held = best.iter().filter(fits).count();
                 (set, held * (grades - 1) / best.len().max(1))
             })
@@ -207,7 +219,11 @@ impl Kinds {
         Self::by_key(context, left, &keys)
     }
 
-    fn by_key(context: &Context<'_, '_>, left: &[u32], keys: &[(SetId, usize)]) -> Self {
+    fn by_key(
+        context: &Context<'_, '_>,
+        left: &IdVec<LotId, u32>,
+        keys: &[(SetId, usize)],
+    ) -> Self {
         let mut sizes: FixedMap<(SetId, usize), u64> = FixedMap::default();
         for (key, left) in keys.iter().zip(left) {
             if *left > 0 {
@@ -223,14 +239,14 @@ impl Kinds {
             .enumerate()
             .map(|(position, key)| (*key, position.min(MAX_KINDS - 1)))
             .collect();
-        let of: Vec<u8> = keys
+        let of: IdVec<LotId, u8> = keys
             .iter()
             .map(|key| positions.get(key).copied().unwrap_or(0) as u8)
             .collect();
         let mut least: Vec<Vec<Vector>> = vec![Vec::new(); count];
-        for (lot, kind) in of.iter().enumerate() {
+        for (lot, kind) in of.pairs() {
             if left[lot] > 0 {
-                keep_smallest(&mut least[*kind as usize], context.requests(lot as u32));
+                keep_smallest(&mut least[usize::from(*kind)], context.requests(lot));
             }
         }
         Kinds {
@@ -262,22 +278,25 @@ fn keep_smallest(list: &mut Vec<Vector>, requests: &Vector) {
 }
 
 /// Groups of pods that keep apart on hosts, largest first, with how many a host takes.
-fn host_groups(context: &Context<'_, '_>, left: &[u32]) -> Vec<(u32, u16)> {
-    let mut sizes: FixedMap<(u32, u16), u64> = FixedMap::default();
-    for (lot, left) in left.iter().enumerate() {
-        for cap in &context.level(lot as u32).caps {
+fn host_groups(context: &Context<'_, '_>, left: &IdVec<LotId, u32>) -> Vec<(GroupId, u16)> {
+    let mut sizes: FixedMap<(GroupId, u16), u64> = FixedMap::default();
+    if !context.without.keeps(Part::HostGroups) {
+        return Vec::new();
+    }
+    for (lot, left) in left.pairs() {
+        for cap in &context.level(lot).caps {
             if cap.matched && !cap.soft && cap.most != NO_CAP && cap.most > 0 {
                 *sizes.entry((cap.group, cap.most)).or_insert(0) += u64::from(*left);
             }
         }
     }
-    let mut groups: Vec<((u32, u16), u64)> = sizes.into_iter().collect();
+    let mut groups: Vec<((GroupId, u16), u64)> = sizes.into_iter().collect();
     groups.sort_by_key(|((group, cap), size)| (std::cmp::Reverse(size / u64::from(*cap)), *group));
     groups.truncate(MAX_GROUPS);
     groups.into_iter().map(|(group, _)| group).collect()
 }
 
-fn in_group(context: &Context<'_, '_>, lot: u32, (group, bound): (u32, u16)) -> bool {
+fn in_group(context: &Context<'_, '_>, lot: LotId, (group, bound): (GroupId, u16)) -> bool {
     let caps = context.level(lot).caps.iter();
     let mut caps = caps.filter(|cap| cap.group == group && cap.most == bound);
     caps.any(|cap| cap.matched && !cap.soft)
@@ -285,24 +304,24 @@ fn in_group(context: &Context<'_, '_>, lot: u32, (group, bound): (u32, u16)) -> 
 
 fn need(
     context: &Context<'_, '_>,
-    left: &[u32],
+    left: &IdVec<LotId, u32>,
     kinds: &Kinds,
     resources: &[usize],
-    groups: &[(u32, u16)],
+    groups: &[(GroupId, u16)],
 ) -> Vec<Vec<f64>> {
     let mut need = vec![vec![0.0; resources.len() + groups.len()]; kinds.count];
-    for (lot, count) in left.iter().enumerate() {
+    for (lot, count) in left.pairs() {
         if *count == 0 {
             continue;
         }
-        let row = &mut need[kinds.of[lot] as usize];
-        let requests = context.requests(lot as u32);
+        let row = &mut need[usize::from(kinds.of[lot])];
+        let requests = context.requests(lot);
         let count = f64::from(*count);
         for (slot, resource) in row.iter_mut().zip(resources) {
             *slot += requests.0[*resource] as f64 * count;
         }
         for (slot, group) in row[resources.len()..].iter_mut().zip(groups) {
-            if in_group(context, lot as u32, *group) {
+            if in_group(context, lot, *group) {
                 *slot += count;
             }
         }
@@ -312,15 +331,16 @@ fn need(
 
 fn worth(
     context: &Context<'_, '_>,
-    lots: usize,
     kinds: &Kinds,
     resources: &[usize],
-    groups: &[(u32, u16)],
+    groups: &[(GroupId, u16)],
     values: &ResourceValues,
-) -> Vec<f64> {
-    (0..lots as u32)
+) -> IdVec<LotId, f64> {
+    context
+        .lots
+        .ids()
         .map(|lot| {
-            let own = &values.of[kinds.of[lot as usize] as usize];
+            let own = &values.of[usize::from(kinds.of[lot])];
             let requests = context.requests(lot);
             let mut sum = 0.0;
             for (resource, value) in resources.iter().zip(own) {

@@ -12,6 +12,9 @@
 //! Pods on a machine are worth at most what its prices charge them, which is at most its price: the values bound the
 //! cost of every plan. The prices come from a program over fillings with pods of some classes of like shape.
 
+use crate::pack::assign::LotId;
+use crate::pack::compile::ids::ColumnId;
+use crate::pack::dense::typed::IdVec;
 use crate::pack::packing::Context;
 use crate::pack::value::appraisal::Appraisal;
 use crate::pack::value::shapes::{self, Shaped};
@@ -48,7 +51,7 @@ const LEAST_WORTH: f64 = 1e-12;
 const FEW_PODS: u32 = 2_000;
 
 /// Whether there are so few pods that each of them matters.
-pub(crate) fn are_few(left: &[u32]) -> bool {
+pub(crate) fn are_few(left: &IdVec<LotId, u32>) -> bool {
     left.iter().sum::<u32>() <= FEW_PODS
 }
 
@@ -57,14 +60,14 @@ pub(crate) fn are_few(left: &[u32]) -> bool {
 pub(crate) struct Prices {
     resources: Vec<usize>,
     /// Column, and its prices by position among the resources.
-    of: Vec<(u32, Vec<f64>)>,
+    of: Vec<(ColumnId, Vec<f64>)>,
 }
 
 impl Prices {
     /// Looks for prices that make pods worth most, if shape is all that matters.
     pub(crate) fn find(
         context: &Context<'_, '_>,
-        left: &[u32],
+        left: &IdVec<LotId, u32>,
         appraisal: &Appraisal,
     ) -> Option<Self> {
         if context.compiled.supply.limited() || appraisal.grouped() {
@@ -81,36 +84,27 @@ impl Prices {
         })
     }
 
-    /// Whether all that pods of an appraisal ask for has a price wherever it can be had.
-    pub(crate) fn cover(&self, appraisal: &Appraisal) -> bool {
-        let mut known: Vec<u32> = self.of.iter().map(|(column, _)| *column).collect();
-        known.sort_unstable();
-        let mut bargains = appraisal.bargains.iter();
-        self.resources == appraisal.resources
-            && bargains.all(|(_, column)| known.binary_search(column).is_ok())
-    }
-
     /// Puts closer values in the place of those of an appraisal that they cover.
     pub(crate) fn refine(
         &self,
         context: &Context<'_, '_>,
-        left: &[u32],
+        left: &IdVec<LotId, u32>,
         appraisal: &mut Appraisal,
     ) {
-        for lot in (0..left.len() as u32).filter(|lot| left[*lot as usize] > 0) {
+        for lot in left.ids().filter(|lot| left[*lot] > 0) {
             if let Some(worth) = self.least(context, lot) {
-                appraisal.worth[lot as usize] = worth;
+                appraisal.worth[lot] = worth;
             }
         }
     }
 
     /// What a pod of a lot is charged where it is charged least.
-    fn least(&self, context: &Context<'_, '_>, lot: u32) -> Option<f64> {
+    fn least(&self, context: &Context<'_, '_>, lot: LotId) -> Option<f64> {
         let requests = context.requests(lot);
         let columns = &context.compiled.columns;
         let mut least: Option<f64> = None;
         for (column, prices) in &self.of {
-            let fits = requests.fits(&columns[*column as usize].room);
+            let fits = requests.fits(&columns[*column].room);
             if !fits || !context.may_use(lot, *column) {
                 continue;
             }
@@ -128,7 +122,7 @@ impl Prices {
 
 /// A machine as the program sees it.
 struct ShapedMachine {
-    column: u32,
+    column: ColumnId,
     /// As a share of what all pods are worth by resources alone.
     price: f64,
     /// By resource, as a share of what all pods ask for.
@@ -150,18 +144,22 @@ struct ShapeProgram {
 }
 
 impl ShapeProgram {
-    fn new(context: &Context<'_, '_>, left: &[u32], appraisal: &Appraisal) -> Option<Self> {
+    fn new(
+        context: &Context<'_, '_>,
+        left: &IdVec<LotId, u32>,
+        appraisal: &Appraisal,
+    ) -> Option<Self> {
         let mut whole = vec![0.0; appraisal.resources.len()];
         let mut total = 0.0;
-        for (lot, count) in left.iter().enumerate() {
+        for (lot, count) in left.pairs() {
             total += appraisal.worth[lot] * f64::from(*count);
             for (sum, resource) in whole.iter_mut().zip(&appraisal.resources) {
-                *sum += context.requests(lot as u32).0[*resource] as f64 * f64::from(*count);
+                *sum += context.requests(lot).0[*resource] as f64 * f64::from(*count);
             }
         }
         let columns = &context.compiled.columns;
         let mut bargains = appraisal.bargains.iter();
-        if total <= 0.0 || bargains.any(|(_, column)| columns[*column as usize].cost <= 0) {
+        if total <= 0.0 || bargains.any(|(_, column)| columns[*column].cost <= 0) {
             return None;
         }
         let mut program = ShapeProgram {
@@ -177,7 +175,7 @@ impl ShapeProgram {
             .map(|lots| program.need(context, left, appraisal, lots))
             .collect();
         for (_, column) in &appraisal.bargains {
-            let bought = &columns[*column as usize];
+            let bought = &columns[*column];
             let resources = appraisal.resources.iter().zip(&program.whole);
             let room = resources.map(|(resource, whole)| bought.room.0[*resource] as f64 / whole);
             let admits = classes.iter().map(|lots| {
@@ -199,20 +197,21 @@ impl ShapeProgram {
     fn classes(
         &self,
         context: &Context<'_, '_>,
-        left: &[u32],
+        left: &IdVec<LotId, u32>,
         appraisal: &Appraisal,
-    ) -> Vec<Vec<u32>> {
-        let mut shaped: Vec<Shaped> = (0..left.len() as u32)
-            .filter(|lot| left[*lot as usize] > 0)
+    ) -> Vec<Vec<LotId>> {
+        let mut shaped: Vec<Shaped> = left
+            .ids()
+            .filter(|lot| left[*lot] > 0)
             .map(|lot| self.shaped(context, left, appraisal, lot))
             .collect();
-        let kind = |one: &Shaped| appraisal.kinds[one.lot as usize];
+        let kind = |one: &Shaped| appraisal.kinds[one.lot];
         shaped.sort_by_key(kind);
         let mut classes = Vec::new();
         for alike in shaped.chunk_by_mut(|a, b| kind(a) == kind(b)) {
             shapes::part(alike, self.total / self.precision.classes, &mut classes);
         }
-        let worth = |lot: u32| appraisal.worth[lot as usize];
+        let worth = |lot: LotId| appraisal.worth[lot];
         for class in &mut classes {
             class.sort_by(|a, b| worth(*a).total_cmp(&worth(*b)).then(a.cmp(b)));
         }
@@ -222,17 +221,17 @@ impl ShapeProgram {
     fn shaped(
         &self,
         context: &Context<'_, '_>,
-        left: &[u32],
+        left: &IdVec<LotId, u32>,
         appraisal: &Appraisal,
-        lot: u32,
+        lot: LotId,
     ) -> Shaped {
         let requests = context.requests(lot);
         let resources = appraisal.resources.iter().zip(&self.whole);
-        let each = (appraisal.worth[lot as usize] / self.total).max(LEAST_WORTH);
+        let each = (appraisal.worth[lot] / self.total).max(LEAST_WORTH);
         let asks = resources.map(|(resource, whole)| requests.0[*resource] as f64 / whole / each);
         Shaped {
             lot,
-            worth: appraisal.worth[lot as usize] * f64::from(left[lot as usize]),
+            worth: appraisal.worth[lot] * f64::from(left[lot]),
             asks: asks.collect(),
         }
     }
@@ -240,14 +239,14 @@ impl ShapeProgram {
     fn need(
         &self,
         context: &Context<'_, '_>,
-        left: &[u32],
+        left: &IdVec<LotId, u32>,
         appraisal: &Appraisal,
-        lots: &[u32],
+        lots: &[LotId],
     ) -> Vec<f64> {
         let mut need = vec![0.0; self.whole.len()];
         for lot in lots {
             let requests = context.requests(*lot);
-            let count = f64::from(left[*lot as usize]);
+            let count = f64::from(left[*lot]);
             let resources = appraisal.resources.iter().zip(&self.whole);
             for (need, (resource, whole)) in need.iter_mut().zip(resources) {
                 *need += requests.0[*resource] as f64 * count / whole;
@@ -352,7 +351,7 @@ mod tests {
 
     fn machine(price: f64, room: [f64; 2]) -> ShapedMachine {
         ShapedMachine {
-            column: 0,
+            column: ColumnId(0),
             price,
             room: room.to_vec(),
             admits: vec![true, true],

@@ -1,8 +1,10 @@
 //! Lots whose pods ask for resources in much the same proportion, sorted into classes.
 
+use crate::pack::assign::LotId;
+
 /// A lot, and what its pods ask for.
 pub(crate) struct Shaped {
-    pub(crate) lot: u32,
+    pub(crate) lot: LotId,
     /// Of all its pods.
     pub(crate) worth: f64,
     /// By resource, for a unit of its worth.
@@ -11,7 +13,7 @@ pub(crate) struct Shaped {
 
 /// Parts lots in two where their shapes differ most, and each half again, until what is together is worth no more than
 /// `each`.
-pub(crate) fn part(lots: &mut [Shaped], each: f64, classes: &mut Vec<Vec<u32>>) {
+pub(crate) fn part(lots: &mut [Shaped], each: f64, classes: &mut Vec<Vec<LotId>>) {
     let worth = sum(lots, |one| one.worth);
     let Some(resource) = telling(lots).filter(|_| worth > each) else {
         classes.push(lots.iter().map(|one| one.lot).collect());
@@ -66,14 +68,15 @@ mod tests {
         let mut lots: Vec<Shaped> = (0..)
             .zip(asks)
             .map(|(lot, asks)| Shaped {
-                lot,
+                lot: LotId(lot),
                 worth: 1.0,
                 asks: asks.to_vec(),
             })
             .collect();
         let mut classes = Vec::new();
         part(&mut lots, each, &mut classes);
-        classes
+        let number = |lots: &Vec<LotId>| lots.iter().map(|lot| lot.0).collect();
+        classes.iter().map(number).collect()
     }
 
     #[test]

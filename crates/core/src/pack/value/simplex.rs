@@ -84,40 +84,6 @@ impl Tableau {
         self.cells.extend(new);
     }
 
-    /// Takes rows out that are said to be far from the point reached, and says of all rows, in the order in which they
-    /// were added, whether they stay. Asked are those that the point keeps away from, and how much.
-    pub(crate) fn forget(&mut self, is_far: impl Fn(usize, f64) -> bool) -> Vec<bool> {
-        let size = self.width + 1;
-        let mut stays = vec![true; self.basis.len()];
-        let mut cells = Vec::with_capacity(self.cells.len());
-        let mut basis = Vec::with_capacity(self.basis.len());
-        for (row, variable) in self.cells.chunks(size).zip(&self.basis) {
-            let own = variable.checked_sub(self.width);
-            if let Some(own) = own.filter(|own| is_far(*own, row[self.width])) {
-                stays[own] = false;
-            } else {
-                cells.extend_from_slice(row);
-                basis.push(*variable);
-            }
-        }
-        let mut next = self.width;
-        let names: Vec<usize> = stays
-            .iter()
-            .map(|stays| {
-                let name = next;
-                next += usize::from(*stays);
-                name
-            })
-            .collect();
-        for variable in basis.iter_mut().chain(&mut self.outside) {
-            if let Some(own) = variable.checked_sub(self.width) {
-                *variable = names[own];
-            }
-        }
-        (self.cells, self.basis) = (cells, basis);
-        stays
-    }
-
     /// From a point that meets all rows to the best one.
     pub(crate) fn ascend(&mut self) {
         let mut stalled = 0;
@@ -293,26 +259,6 @@ mod tests {
         for (a, b) in late.worth.iter().zip(&early.worth) {
             assert!((a - b).abs() < 1e-9);
         }
-    }
-
-    #[test]
-    fn a_row_that_does_not_matter_can_be_forgotten() {
-        let rows = [[1.0, 0.0], [0.0, 2.0], [3.0, 2.0]];
-        let limits = [4.0, 12.0, 18.0];
-        let mut tableau = Tableau::new(&[3.0, 5.0]);
-        for (row, limit) in rows.iter().zip(limits) {
-            tableau.add(row, limit);
-        }
-        tableau.ascend();
-        // At (2, 6) the first row has two to spare.
-        let stays = tableau.forget(|_, spare| spare > 1.0);
-        assert_eq!(stays, [false, true, true]);
-        tableau.add(&[1.0, 0.0], 1.0);
-        tableau.descend();
-        let solution = tableau.solution();
-        assert!((solution.point[0] - 1.0).abs() < 1e-9);
-        assert!((solution.point[1] - 6.0).abs() < 1e-9);
-        assert!((worth(&[12.0, 18.0, 1.0], &solution) - 33.0).abs() < 1e-9);
     }
 
     #[test]
