@@ -232,8 +232,7 @@ fn facts(screen: &Screen, node: &NodeView) -> String {
         of(&node.zone, "in "),
         node.pool.as_deref().and_then(|pool| of(pool, "pool ")),
         of(screen.provider(node), "from "),
-        of(&node.price.dollars(), ""),
-        of(&short(age(screen, node)), "for "),
+        Some(short(age(screen, node)) + " old"),
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     parts.join("  ")

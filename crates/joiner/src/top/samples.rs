@@ -66,7 +66,7 @@ pub(super) fn node(name: &str, percent: i64, price: f64) -> NodeView {
         created: later(-3 * 3600),
         stays: Some(said(
             "NotCheaper",
-            "nothing cheaper holds its pods: the cheapest replacement costs $0.240 an hour",
+            "stays: nothing cheaper holds its pods: the cheapest replacement costs $0.240 an hour",
         )),
         ..NodeView::default()
     }
@@ -104,7 +104,7 @@ pub(super) fn nodes(gpus: bool) -> Vec<NodeView> {
     dear.state = State::Leaving;
     dear.stays = Some(said(
         "Underutilized",
-        "its pods run cheaper elsewhere: $1.25 an hour are saved",
+        "goes: Underutilized: $0.500 an hour instead of $1.25 (its 4 pods move)",
     ));
     if gpus {
         dear.usage.gpu = usage(1, 4);

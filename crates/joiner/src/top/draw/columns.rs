@@ -397,11 +397,20 @@ pub(super) fn age(screen: &Screen, node: &NodeView) -> i64 {
     at.duration_since(node.created).as_secs()
 }
 
-/// Why a node stays or goes: the code first, for what follows may be cut.
+/// Why a node stays or goes: the code first, for what follows may be cut, and nothing twice.
 pub(super) fn sentence(node: &NodeView) -> String {
+    let words = node.stays_words();
     match (&node.stays, node.state) {
-        (Some(said), _) => format!("{}: {}", said.verdict.code, node.stays_words()),
+        (Some(said), _) => {
+            let code = &said.verdict.code;
+            let told = ["Stays: ", "Goes: "];
+            let short = told.iter().find_map(|told| words.strip_prefix(told));
+            let short = short.unwrap_or(&words);
+            let twice = format!("{code}: ");
+            let short = short.strip_prefix(&*twice).unwrap_or(short);
+            format!("{twice}{short}")
+        }
         (None, State::Coming) => "Not joined yet.".to_owned(),
-        (None, _) => node.stays_words(),
+        (None, _) => words,
     }
 }

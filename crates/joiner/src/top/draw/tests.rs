@@ -57,8 +57,8 @@ fn on_120_columns_there_is_room_for_most() {
         "",
         "",
         "────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────",
-        " default-a1x7  m-4x  spot  in zone-a  pool default  from sim  $0.250  for 3h",
-        " NotCheaper: Nothing cheaper holds its pods: the cheapest replacement costs $0.240 an hour.",
+        " default-a1x7  m-4x  spot  in zone-a  pool default  from sim  3h old",
+        " NotCheaper: nothing cheaper holds its pods: the cheapest replacement costs $0.240 an hour.",
         " by name ▲  2/5                                                     w why  / filter  < > sort  r reverse  ? help  q end",
     ];
     assert_eq!(seen(&mut screen, later(1), 120, 18), lines);
@@ -84,8 +84,8 @@ fn on_80_columns_bars_price_and_state_are_left_and_the_rest_is_below() {
         "",
         "",
         "────────────────────────────────────────────────────────────────────────────────",
-        " default-a1x7  m-4x  spot  in zone-a  pool default  from sim  $0.250  for 3h",
-        " NotCheaper: Nothing cheaper holds its pods: the cheapest replacement costs $0…",
+        " default-a1x7  m-4x  spot  in zone-a  pool default  from sim  3h old",
+        " NotCheaper: nothing cheaper holds its pods: the cheapest replacement costs $0…",
         " by name ▲  2/5             w why  / filter  < > sort  r reverse  ? help  q end",
     ];
     assert_eq!(seen(&mut screen, later(1), 80, 18), lines);
@@ -106,7 +106,7 @@ fn on_200_columns_the_reason_is_more_than_a_word() {
     let mut screen = screen(false);
     let lines = seen(&mut screen, later(1), 200, 24);
     assert!(lines[4].contains("WASTE  AGE"), "{}", lines[4]);
-    let said = "NotCheaper: Nothing cheaper";
+    let said = "NotCheaper: nothing cheaper";
     assert!(lines[6].contains(said), "{}", lines[6]);
 }
 
