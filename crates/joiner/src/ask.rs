@@ -1,15 +1,15 @@
 //! Whom the commands that look ask: the page of the leader, or the cluster itself.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
-use joiner_controllers::context::Context;
 use joiner_controllers::decisions::Kind;
 use joiner_core::problem::Problem;
 use serde::de::DeserializeOwned;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
 
-use crate::api::history::{self, History};
+use crate::api::history;
 use crate::api::model::{Explanation, Nodes, Overview};
 use crate::api::{Watched, overview, why};
 use crate::args::AskArgs;
@@ -20,12 +20,26 @@ use crate::what_if::{self, Change, Outcome};
 /// How long the page may take to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// How long the API server may take to say that it is there.
+const ANSWER: Duration = Duration::from_secs(5);
+
+/// How old decisions may be that are made on the spot.
+const JUDGED: Duration = Duration::from_secs(30);
+
 /// Where the answers come from.
 pub(crate) enum Source {
     /// The page of a running Joiner.
     Page(Page),
     /// The cluster, looked at by ourselves.
-    Cluster(Box<Observer>),
+    Cluster(Box<Nearby>),
+}
+
+/// The cluster, looked at by ourselves.
+pub(crate) struct Nearby {
+    observer: Observer,
+    watched: Watched,
+    /// When it was decided about last.
+    judged: Mutex<Instant>,
 }
 
 /// The page of a running Joiner.
@@ -40,7 +54,11 @@ impl Source {
     pub(crate) async fn open(args: &AskArgs) -> Result<Self, Failure> {
         let Some(base) = &args.api else {
             let observer = Observer::start(args.kubeconfig.as_deref(), args.context.as_deref());
-            return Ok(Source::Cluster(Box::new(observer.await?)));
+            return Ok(Source::Cluster(Box::new(Nearby {
+                observer: observer.await?,
+                watched: Watched::default(),
+                judged: Mutex::new(Instant::now()),
+            })));
         };
         let client = reqwest::Client::builder()
             .timeout(PATIENCE)
@@ -59,12 +77,20 @@ impl Source {
         }))
     }
 
+    /// Whom it asks, in words.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Source::Page(page) => page.base.clone(),
+            Source::Cluster(one) => format!("cluster {}", one.observer.server()),
+        }
+    }
+
     /// Why something is as it is.
     pub(crate) async fn why(&self, kind: Kind, name: &str) -> Result<Explanation, Failure> {
         match self {
             Source::Page(page) => page.get(&format!("why/{kind}/{name}")).await,
             Source::Cluster(one) => {
-                why::explain(one.context(), kind, name).map_err(Failure::Manifest)
+                why::explain(one.observer.context(), kind, name).map_err(Failure::Manifest)
             }
         }
     }
@@ -80,8 +106,8 @@ impl Source {
                 page.get(&format!("nodes?sort={sort}&q={filter}")).await
             }
             Source::Cluster(one) => Ok(crate::page::nodes(
-                one.context(),
-                &Watched::default(),
+                one.observer.context(),
+                &one.watched,
                 sort,
                 filter,
             )),
@@ -92,7 +118,7 @@ impl Source {
     pub(crate) async fn overview(&self) -> Result<Overview, Failure> {
         match self {
             Source::Page(page) => page.get("overview").await,
-            Source::Cluster(one) => Ok(glance(one.context()).await),
+            Source::Cluster(one) => one.glance().await,
         }
     }
 
@@ -101,7 +127,7 @@ impl Source {
         match self {
             Source::Page(page) => page.post("what-if", change).await,
             Source::Cluster(one) => {
-                let problem = one.context().snapshot().problem;
+                let problem = one.observer.context().snapshot().problem;
                 solved(problem, change).await
             }
         }
@@ -114,16 +140,39 @@ pub(crate) async fn solved(problem: Problem, change: &Change) -> Result<Outcome,
     solved.map_err(Failure::Manifest)
 }
 
-async fn glance(context: &Arc<Context>) -> Overview {
-    let watched = Watched::default();
-    let fleet = watched.fleet(context);
-    let history = History::default();
-    let problem = context.snapshot().problem;
-    let floor = tokio::task::spawn_blocking(move || history::floor(problem)).await;
-    if let Ok(floor) = floor {
-        history.bound(floor);
+impl Nearby {
+    /// Everything at a glance. What was decided, and the least that the cluster could cost, are as old as [`JUDGED`] at
+    /// most.
+    async fn glance(&self) -> Result<Overview, Failure> {
+        let context = self.observer.context();
+        let reads = &context.clients.reads;
+        // Watches that are cut off say nothing: nodes of an hour ago would pass for those of now.
+        let answered = tokio::time::timeout(ANSWER, reads.apiserver_version()).await;
+        match answered {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => return Err(Failure::Cluster(format!("no answer: {error}"))),
+            Err(_) => {
+                let said = format!("no answer within {} seconds", ANSWER.as_secs());
+                return Err(Failure::Cluster(said));
+            }
+        }
+        let history = self.watched.history();
+        let mut judged = self.judged.lock().await;
+        let old = judged.elapsed() > JUDGED;
+        if old {
+            context.judge().await;
+        }
+        if old || history.bounds(0.0).0.is_none() {
+            let problem = context.snapshot().problem;
+            let floor = tokio::task::spawn_blocking(move || history::floor(problem)).await;
+            if let Ok(floor) = floor {
+                history.bound(floor);
+            }
+            *judged = Instant::now();
+        }
+        let fleet = self.watched.fleet(context);
+        Ok(overview::overview(context, &fleet, history))
     }
-    overview::overview(context, &fleet, &history)
 }
 
 impl Page {
@@ -184,7 +233,10 @@ pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Res
         .enable_all()
         .build()
         .map_err(Failure::System)?;
-    runtime.block_on(work)
+    let done = runtime.block_on(work);
+    // Whoever ends it does not want the rest of a thought.
+    runtime.shutdown_background();
+    done
 }
 
 /// A problem from a file, if one is given.

@@ -37,6 +37,8 @@ use crate::failure::Failure;
 use crate::page;
 use crate::telemetry;
 
+pub(crate) use self::paint::wanted as colours_wanted;
+
 /// How often the cluster is summed up, if something changed.
 const SUM_EVERY: Duration = Duration::from_secs(5);
 

@@ -34,6 +34,7 @@ use crate::board::Board;
 
 pub(crate) use gate::Gate;
 pub(crate) use html::{nodes, report};
+pub(crate) use text::{cores, gib};
 
 /// Nothing but what this server sends, and no script but its own file.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; \

@@ -1,169 +1,49 @@
-//! `joiner top`: the nodes as a table.
+//! `joiner top`: the nodes, live on a terminal, as a table elsewhere.
+//!
+//! ```text
+//! page or cluster ──► Picture ─┐
+//!                              ├─► Screen ──► draw ──► terminal
+//! keys ────────────────────────┘
+//! ```
+//!
+//! `state` and `draw` are functions of what they are given; clock, keys and everything that waits are in `terminal`.
 
-use std::io::Write as _;
+mod bar;
+mod draw;
+#[cfg(test)]
+mod samples;
+mod state;
+mod table;
+mod terminal;
 
-use comfy_table::{CellAlignment, Table, presets};
+use std::io::{IsTerminal as _, Write as _, stdout};
 
-use crate::api::model::{NodeView, Nodes, Overview, Usage};
 use crate::args::{ReportFormat, TopArgs};
 use crate::ask::{self, Source};
 use crate::failure::Failure;
 
 /// Runs the command.
 pub(crate) fn run(args: &TopArgs) -> Result<(), Failure> {
-    ask::block_on(async {
-        let source = Source::open(&args.ask).await?;
-        let nodes = source.nodes(&args.sort.to_string(), &args.filter).await?;
-        let text = match args.ask.output {
-            ReportFormat::Text => {
-                let overview = source.overview().await?;
-                format!("{}\n{}\n", header(&overview), table(&nodes))
-            }
-            ReportFormat::Json => serde_json::to_string_pretty(&nodes).unwrap_or_default() + "\n",
-        };
-        std::io::stdout()
-            .lock()
-            .write_all(text.as_bytes())
-            .map_err(Failure::stdout)
-    })
+    let text = args.ask.output == ReportFormat::Text;
+    if text && !args.once && stdout().is_terminal() && understands() {
+        return ask::block_on(terminal::run(args));
+    }
+    ask::block_on(print(args))
 }
 
-/// Totals in a line.
-fn header(view: &Overview) -> String {
-    let part =
-        |name: &str, usage: &Usage, words: String| format!("{name} {words} ({}%)", usage.percent());
-    let usage = &view.usage;
-    let mut text = format!(
-        "{} nodes   {}   {}",
-        view.nodes.all(),
-        part("CPU", &usage.cpu, usage.cpu.as_cores()),
-        part("MEM", &usage.memory, usage.memory.as_gib()),
-    );
-    if usage.gpu.allocatable > 0 {
-        text = format!("{text}   GPU {}", usage.gpu.as_number());
-    }
-    text + &format!(
-        "   {}/h  {}/month   spot {}   not requested {}/h   least possible {}/h",
-        view.cost.dollars(),
-        view.cost.monthly(),
-        view.spot_percent.percent(),
-        view.waste.dollars(),
-        view.bound.dollars()
-    )
+/// Whether the terminal knows how to move its cursor.
+fn understands() -> bool {
+    std::env::var_os("TERM").is_none_or(|name| name != "dumb")
 }
 
-/// A bar of so many cells, and the percentage.
-fn bar(usage: &Usage, cells: i64) -> String {
-    if usage.allocatable <= 0 {
-        return "-".to_owned();
-    }
-    let percent = usage.percent();
-    let eighths = percent * cells * 8 / 100;
-    let mut drawn = String::new();
-    for cell in 0..cells {
-        let part = usize::try_from((eighths - cell * 8).clamp(0, 8)).unwrap_or_default();
-        drawn.push([' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'][part]);
-    }
-    format!("{drawn} {percent:>3}%")
-}
-
-/// The cells of a node.
-fn cells(node: &NodeView) -> [String; 10] {
-    [
-        node.name.clone(),
-        node.owner().to_owned(),
-        node.instance_type.clone(),
-        node.capacity_type.clone(),
-        node.zone.clone(),
-        bar(&node.usage.cpu, 8),
-        bar(&node.usage.memory, 8),
-        node.usage.pods.as_number().replace(" of ", "/"),
-        node.price.dollars(),
-        node.state.to_string(),
-    ]
-}
-
-const TITLES: [&str; 10] = [
-    "NODE", "POOL", "TYPE", "PAID", "ZONE", "CPU", "MEMORY", "PODS", "$/H", "STATE",
-];
-
-fn table(nodes: &Nodes) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    let titles = TITLES.iter().copied().chain(["WHY IT STAYS"]);
-    table.set_header(titles);
-    for node in &nodes.nodes {
-        table.add_row(cells(node).into_iter().chain([node.stays_words()]));
-    }
-    for index in [7, 8] {
-        if let Some(column) = table.column_mut(index) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::api::model::{Figure, State, Usages};
-
-    fn node(name: &str, requested: i64) -> NodeView {
-        let usage = Usage {
-            requested,
-            allocatable: 4000,
-            coming: 0,
-        };
-        NodeView {
-            name: name.to_owned(),
-            machine: Some(name.to_owned()),
-            pool: Some("default".to_owned()),
-            instance_type: "m-4".to_owned(),
-            capacity_type: "spot".to_owned(),
-            price: Figure::exact(0.25),
-            usage: Usages {
-                cpu: usage,
-                ..Usages::default()
-            },
-            state: State::Ready,
-            ..NodeView::default()
-        }
-    }
-
-    #[test]
-    fn bars_are_as_long_as_what_is_requested() {
-        let usage = |requested| Usage {
-            requested,
-            allocatable: 100,
-            coming: 0,
-        };
-        assert_eq!(bar(&usage(50), 4), "██    50%");
-        assert_eq!(bar(&usage(100), 4), "████ 100%");
-        assert_eq!(bar(&Usage::default(), 4), "-");
-    }
-
-    #[test]
-    fn a_pipe_gets_a_table_with_why_each_node_stays() {
-        let nodes = Nodes {
-            schema_version: 1,
-            at: jiff::Timestamp::UNIX_EPOCH,
-            total: 1,
-            matching: 1,
-            nodes: vec![node("one", 1000)],
-        };
-        let text = table(&nodes).to_string();
-        for part in [
-            "NODE",
-            "WHY IT STAYS",
-            "one",
-            "default",
-            "m-4",
-            "25%",
-            "$0.250",
-            "Ready",
-            "Not looked at yet.",
-        ] {
-            assert!(text.contains(part), "{part} in {text}");
-        }
-    }
+/// Prints the nodes once.
+async fn print(args: &TopArgs) -> Result<(), Failure> {
+    let source = Source::open(&args.ask).await?;
+    let nodes = source.nodes(&args.sort.to_string(), &args.filter).await?;
+    let text = match args.ask.output {
+        ReportFormat::Text => table::page(&source.overview().await?, &nodes),
+        ReportFormat::Json => serde_json::to_string_pretty(&nodes).unwrap_or_default() + "\n",
+    };
+    let mut output = stdout().lock();
+    output.write_all(text.as_bytes()).map_err(Failure::stdout)
 }

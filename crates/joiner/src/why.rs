@@ -29,7 +29,7 @@ pub(crate) fn run(args: &WhyArgs) -> Result<(), Failure> {
 }
 
 /// The explanation for a person.
-fn told(found: &Explanation) -> String {
+pub(crate) fn told(found: &Explanation) -> String {
     let mut text = format!("{} {}: {}\n", found.kind, found.name, found.standing);
     // Writing to a string cannot fail.
     let mut line = |said: &str| {

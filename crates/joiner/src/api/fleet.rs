@@ -1,6 +1,7 @@
 //! Nodes and machines as they are shown.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use joiner_controllers::context::{Context, Market};
@@ -10,7 +11,7 @@ use joiner_controllers::view::World;
 use joiner_controllers::view::nodes::NodeRecord;
 use joiner_controllers::view::pods::{Owner, PodRecord};
 use joiner_core::labels;
-use joiner_core::name::Labels;
+use joiner_core::name::{Labels, Name};
 use joiner_core::resources::{CPU, MEMORY, PODS, Resources};
 
 use super::model::{Figure, NodeCounts, NodeView, PodView, State, Usage, Usages};
@@ -32,16 +33,20 @@ impl Fleet {
     pub(crate) fn look(context: &Context) -> Self {
         let market = context.market();
         let world = context.view.read();
-        let mut nodes: Vec<NodeView> = world
-            .nodes
+        let joining = Joining::of(&world);
+        let mut joined = BTreeSet::new();
+        let mut nodes = Vec::new();
+        for node in world.nodes.iter() {
+            let machine = world
+                .machine_of(&node.name)
+                .or_else(|| joining.of_node(node));
+            joined.extend(machine.map(|machine| &machine.key));
+            nodes.push(standing(&world, node, machine, &market));
+        }
+        let coming = world
+            .machines
             .iter()
-            .map(|node| standing(&world, node, &market))
-            .collect();
-        let joined = |machine: &MachineRecord| {
-            let node = machine.status.node.as_ref();
-            node.is_some_and(|node| world.nodes.get(node).is_some())
-        };
-        let coming = world.machines.iter().filter(|one| !joined(one));
+            .filter(|one| !joined.contains(&one.key));
         nodes.extend(coming.map(|machine| on_its_way(machine, &market)));
         let bound = world
             .pods
@@ -82,6 +87,27 @@ impl Fleet {
             .clone()
             .any(|node| node.price.bound != super::model::Bound::Exact);
         Figure::sum(ours.map(|node| node.price.value).sum(), missing)
+    }
+}
+
+/// Machines that are not registered yet: a node that has joined in the meantime is one of them, and counts once.
+pub(crate) struct Joining<'w>(BTreeMap<&'w Name, &'w Arc<MachineRecord>>);
+
+impl<'w> Joining<'w> {
+    /// By what their nodes are called, and what the cloud calls them.
+    pub(crate) fn of(world: &'w World) -> Self {
+        let waiting = world.machines.iter().filter(|one| !one.registered());
+        let names = waiting.flat_map(|one| {
+            let id = one.status.provider_id.iter().filter(|id| !id.is_empty());
+            id.chain([&one.key.name]).map(move |name| (name, one))
+        });
+        Joining(names.collect())
+    }
+
+    /// The machine that a node is about to be registered as.
+    pub(crate) fn of_node(&self, node: &NodeRecord) -> Option<&'w Arc<MachineRecord>> {
+        let by_id = self.0.get(&node.provider_id);
+        by_id.or_else(|| self.0.get(&node.name)).copied()
     }
 }
 
@@ -128,8 +154,12 @@ fn of_machine(view: &mut NodeView, machine: &MachineRecord, market: &Market) {
     view.price = Figure::maybe(price.map(|price| price.dollars()));
 }
 
-fn standing(world: &World, node: &NodeRecord, market: &Market) -> NodeView {
-    let machine = world.machine_of(&node.name);
+fn standing(
+    world: &World,
+    node: &NodeRecord,
+    machine: Option<&Arc<MachineRecord>>,
+    market: &Market,
+) -> NodeView {
     let pods = world.pods_on(&node.name).filter(|pod| !pod.terminal);
     let (requested, pods) = requests(pods.map(AsRef::as_ref));
     let leaves = |machine: &MachineRecord| machine.deleting.is_some() || machine.intent().is_some();

@@ -7,6 +7,7 @@ use joiner_controllers::view::World;
 use joiner_controllers::view::pods::PodRecord;
 use joiner_core::name::Name;
 
+use super::fleet::Joining;
 use super::model::{Explanation, SCHEMA, Step};
 
 /// The explanation; `Err` with what there is instead when there is nothing of this name.
@@ -124,7 +125,9 @@ fn node(context: &Context, name: &str) -> Option<Found> {
     let world = context.view.read();
     let name: Name = name.into();
     let node = world.nodes.get(&name)?;
-    let machine = world.machine_of(&name);
+    let machine = world
+        .machine_of(&name)
+        .or_else(|| Joining::of(&world).of_node(node));
     let pods: Vec<_> = world.pods_on(&name).filter(|pod| !pod.terminal).collect();
     let mut facts: Vec<String> = Vec::new();
     for pod in &pods {

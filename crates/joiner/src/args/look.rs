@@ -1,11 +1,16 @@
 //! Commands that look: `why`, `what-if`, `savings` and `top`, as typed.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use joiner_controllers::decisions::Kind;
 
 use super::ReportFormat;
+use crate::api::order::Order;
+
+/// How often nodes may be asked for: the page looks no more often itself.
+const SHORTEST: Duration = Duration::from_secs(1);
 
 /// Whom to ask.
 #[derive(Args, Clone, Debug)]
@@ -133,41 +138,38 @@ pub(crate) struct BaseArgs {
     pub(crate) ask: AskArgs,
 }
 
-/// Order of nodes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, strum::Display)]
-#[strum(serialize_all = "kebab-case")]
-pub(crate) enum Sort {
-    /// By name.
-    #[default]
-    Name,
-    /// The dearest first.
-    Price,
-    /// The most wasted first.
-    Waste,
-    /// The fullest first, by CPU.
-    Cpu,
-    /// The fullest first, by memory.
-    Memory,
-    /// The oldest first.
-    Age,
-    /// By pool.
-    Pool,
-}
-
 /// Arguments of `joiner top`.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Examples:\n  joiner top --api http://127.0.0.1:8082\n  \
-                  joiner top --sort price\n  joiner top --filter spot | head")]
+#[command(
+    after_help = "On a terminal it is live: ? lists the keys. Where standard output is no terminal, or with --once or -o json, it is \
+                  a table, printed once.\n\nExamples:\n  joiner top --api http://127.0.0.1:8082\n  joiner top --sort price \
+                  --interval 5s\n  joiner top --filter spot | head\n\nExit status: 0 ended by its reader; 1 whom to ask \
+                  cannot be reached; 6 the cluster cannot be reached."
+)]
 pub(crate) struct TopArgs {
     /// Order of nodes.
     #[arg(long, value_enum, default_value_t)]
-    pub(crate) sort: Sort,
+    pub(crate) sort: Order,
     /// Only nodes whose name, pool, type, zone, capacity type or state has these words.
     #[arg(long, value_name = "WORDS", default_value = "")]
     pub(crate) filter: String,
+    /// How often the live terminal asks again.
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = interval)]
+    pub(crate) interval: Duration,
+    /// Print a table and end, on a terminal too.
+    #[arg(long)]
+    pub(crate) once: bool,
     /// Whom to ask.
     #[command(flatten)]
     pub(crate) ask: AskArgs,
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let read = super::run::duration(text)?;
+    if read < SHORTEST {
+        return Err(format!("{text} is too short: a second is the least"));
+    }
+    Ok(read)
 }
 
 fn price(text: &str) -> Result<(String, f64), String> {

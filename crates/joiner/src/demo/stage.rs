@@ -145,3 +145,35 @@ async fn bill(classes: Arc<SimClasses>, books: Books) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use joiner_controllers::Thinking;
+
+    use super::*;
+    use crate::api::fleet::Fleet;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_machine_is_shown_once_and_as_ours_from_its_purchase_on() {
+        let settings = Settings {
+            thinking: Thinking::InPlace,
+            ..Settings::default()
+        };
+        let stage = Stage::set(1, None, settings, None).unwrap();
+        let context = stage.context();
+        let mut most = 0;
+        for _ in 0..600 {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            let nodes = Fleet::look(&context).nodes;
+            let names: BTreeSet<&str> = nodes.iter().map(|node| &*node.name).collect();
+            assert_eq!(names.len(), nodes.len(), "{nodes:#?}");
+            let foreign = nodes.iter().find(|node| node.machine.is_none());
+            assert!(foreign.is_none(), "{foreign:#?}");
+            most = most.max(nodes.len());
+        }
+        assert!(most > 1);
+        stage.clear().await;
+    }
+}

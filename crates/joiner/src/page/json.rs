@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::Page;
 use crate::api::model::{Activity, Demand, Explanation, Market, Nodes, Overview, SCHEMA};
+use crate::api::order::Order;
 use crate::api::{activity, demand, fleet, market, overview, why};
 use crate::what_if::{self, Change, Outcome};
 
@@ -135,15 +136,8 @@ pub(super) fn choose(fleet: &fleet::Fleet, asked: &Asked, most: usize) -> Nodes 
         .iter()
         .filter(|node| node.matches(&query))
         .collect();
-    match &*asked.sort {
-        "price" => found.sort_by(|a, b| b.price.value.total_cmp(&a.price.value)),
-        "cpu" => found.sort_by_key(|node| std::cmp::Reverse(node.usage.cpu.percent())),
-        "memory" => found.sort_by_key(|node| std::cmp::Reverse(node.usage.memory.percent())),
-        "age" => found.sort_by_key(|node| node.created),
-        "waste" => found.sort_by(|a, b| b.waste().total_cmp(&a.waste())),
-        "pool" => found.sort_by(|a, b| (&a.pool, &a.name).cmp(&(&b.pool, &b.name))),
-        _ => {}
-    }
+    let order: Order = asked.sort.parse().unwrap_or_default();
+    found.sort_by(|a, b| order.between(a, b, false));
     Nodes {
         schema_version: SCHEMA,
         at: fleet.at,

@@ -24,6 +24,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// An engine that reads and decides, and cannot write: its fence is closed.
 pub(crate) struct Observer {
     context: Arc<Context>,
+    server: String,
     _session: Session,
 }
 
@@ -88,8 +89,14 @@ impl Observer {
         context.judge().await;
         Ok(Observer {
             context,
+            server: site.server,
             _session: session,
         })
+    }
+
+    /// The address of its API server.
+    pub(crate) fn server(&self) -> &str {
+        &self.server
     }
 
     /// Everything that was read and decided.
