@@ -4,7 +4,7 @@ mod world;
 
 use std::time::Duration;
 
-use joiner_controllers::Settings;
+use joiner_controllers::{Mode, Settings};
 use joiner_embedded::api::DeleteOptions;
 use joiner_sim::clouds::sim::{SimCloudOptions, built_in};
 use serde_json::json;
@@ -609,5 +609,76 @@ async fn foreign_nodes_are_used_and_never_touched() {
         node["metadata"]["finalizers"].is_null() && node["metadata"]["ownerReferences"].is_null()
     );
     assert!(world.claims().is_empty());
+    world.stop().await;
+}
+
+/// A rolling update needs room for its surge and nothing else: what it takes away makes room for what comes.
+#[tokio::test(start_paused = true)]
+async fn a_rolling_update_launches_no_more_than_its_surge_needs() {
+    let world = World::start().await;
+    world.pool("default", |_| ());
+    world.deployment("web", 12, "500m", |deployment| {
+        deployment["spec"]["strategy"] =
+            json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}});
+    });
+    world
+        .until("all pods run", |world| world.running("web") == 12)
+        .await;
+    pass(600).await;
+    let api = world.api();
+    let mut seen = names(&world.claims());
+    let before = seen.len();
+    let mut web = (*api.get("deployments.apps", "default", "web").unwrap()).clone();
+    web["spec"]["template"]["metadata"]["annotations"] = json!({"version": "2"});
+    api.update("deployments.apps", web).unwrap();
+    for _ in 0..900 {
+        pass(1).await;
+        for name in names(&world.claims()) {
+            if !seen.contains(&name) {
+                seen.push(name);
+            }
+        }
+    }
+    assert_eq!(world.running("web"), 12);
+    assert!(
+        seen.len() <= before + 1,
+        "{} machines were launched for a surge of one pod: {seen:?}",
+        seen.len() - before
+    );
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_engine_that_only_observes_writes_nothing_but_events() {
+    let settings = Settings {
+        mode: Mode::ObserveOnly,
+        ..Settings::default()
+    };
+    let world = World::with(SimCloudOptions::calm(built_in(), 1), settings).await;
+    world.pool("default", |_| ());
+    world.pool("fixed", |pool| pool["spec"]["replicas"] = json!(2));
+    world.deployment("web", 2, "500m", |_| ());
+    pass(5).await;
+    let versions = |world: &World| -> Vec<serde_json::Value> {
+        let kinds = [
+            "nodepools.karpenter.sh",
+            "simnodeclasses.joiner.dev",
+            "pods",
+        ];
+        let all = kinds.iter().flat_map(|kind| world.api().list(kind));
+        all.map(|one| one["metadata"]["resourceVersion"].clone())
+            .collect()
+    };
+    let before = versions(&world);
+    pass(600).await;
+    assert_eq!(versions(&world), before);
+    assert!(world.claims().is_empty());
+    assert!(world.cloud.machines().is_empty());
+    let api = world.api();
+    let pools = api.list("nodepools.karpenter.sh");
+    assert!(
+        pools.iter().all(|one| one["status"].is_null()),
+        "{pools:#?}"
+    );
     world.stop().await;
 }
