@@ -199,8 +199,9 @@ impl Page {
         }
         let failed = |error: reqwest::Error| {
             Failure::Ask(format!(
-                "cannot ask {}: {error}; is it the address that joiner run or joiner demo prints for the page?",
-                self.base
+                "cannot ask {}: {}; is it the address that joiner run or joiner demo prints for the page?",
+                self.base,
+                root(&error)
             ))
         };
         let answer = request.send().await.map_err(failed)?;
@@ -224,6 +225,15 @@ impl Page {
             _ => Failure::Ask(format!("{} answers {status}: {said}", self.base)),
         })
     }
+}
+
+/// What lies below an error: the client itself only says that it could not send.
+fn root(error: &dyn std::error::Error) -> String {
+    let mut last = error;
+    while let Some(below) = last.source() {
+        last = below;
+    }
+    last.to_string()
 }
 
 /// Runs a command that asks.

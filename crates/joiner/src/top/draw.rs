@@ -72,7 +72,12 @@ impl Heights {
         let totals = if low {
             0
         } else {
-            lines(totals::height(&screen.picture().overview))
+            let room = if size.height < VERY_HIGH {
+                totals::Room::Little
+            } else {
+                totals::Room::Much
+            };
+            lines(totals::height(&screen.picture().overview, room))
         };
         let chosen = match size.height {
             ..LOW => 0,
@@ -121,7 +126,8 @@ pub(super) fn draw(frame: &mut Frame<'_>, screen: &Screen, now: Timestamp, paint
         let size = Size::new(area.width, area.height);
         let heights = Heights::of(screen, size, wrong.len());
         if heights.totals > 0 {
-            lines.extend(totals::totals(screen, width, paint));
+            let height = usize::from(heights.totals);
+            lines.extend(totals::totals(screen, height, width, paint));
         }
         let alarm = |line: String| Line::styled(line, paint.alarm());
         lines.extend(wrong.into_iter().map(alarm));

@@ -7,7 +7,8 @@ use joiner_controllers::decisions::{Said, Verdict};
 
 use super::state::{Origin, Picture, Screen};
 use crate::api::model::{
-    Bound, Figure, NodeCounts, NodeView, Overview, ProviderView, SCHEMA, State, Usage, Usages,
+    Bound, Figure, NodeCounts, NodeView, Overview, ProviderView, SCHEMA, Sample, State, Usage,
+    Usages,
 };
 use crate::api::order::Order;
 
@@ -177,6 +178,20 @@ pub(super) fn picture(nodes: Vec<NodeView>) -> Picture {
         nodes,
         read: noon(),
     }
+}
+
+/// So many measurements of a cost that rises, one a minute.
+pub(super) fn history(count: i32) -> Vec<Sample> {
+    let samples = (0..count).map(|minute| Sample {
+        at: later(60 * i64::from(minute - count)),
+        cost: f64::from(minute + 1) / 4.0,
+        bound: None,
+        kept: 3.0,
+        nodes: 5,
+        pods: 36,
+        waiting: 0,
+    });
+    samples.collect()
 }
 
 /// All of it on a screen, by name.

@@ -4,7 +4,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::style::{Color, Modifier};
 
 use super::*;
-use crate::top::samples::{later, noon, screen};
+use crate::top::samples::{history, later, noon, screen};
 
 /// What stands on a terminal of this size, without what is blank at the ends of lines.
 fn seen(screen: &mut Screen, now: Timestamp, width: u16, height: u16) -> Vec<String> {
@@ -43,9 +43,9 @@ fn on_120_columns_there_is_room_for_most() {
     press(&mut screen, KeyCode::Down);
     let lines = [
         " joiner top  5 nodes, 1 on the way, 1 leaving, 1 of others  40 pods, 4 pending, 1 without a place              12:00:00",
-        " CPU  ███████▎░░░░░░░░▒▒▒▒  46%  6.46 of 14 cores, 4 coming             cost  $2.25/h  $1,642/month  spot 44%",
-        " MEM  ███▌░░░░░░░░░░░▒▒▒▒▒  24%  12.9 GiB of 52.0 GiB, 16.0 GiB coming  waste ≥ $1.19/h  53% of the cost",
-        " PODS █▎░░░░░░░░░░░░░░▒▒▒▒   8%  36 of 440, 110 coming                  bound ≥ $1.80/h  ≤ 25% above",
+        " CPU  ███████▎░░░░░░░░▒▒▒▒  46%  6.46 of 14 cores, 4 coming              cost  $2.25/h  $1,642/month  spot 44%",
+        " MEM  ███▌░░░░░░░░░░░▒▒▒▒▒  24%  12.9 GiB of 52.0 GiB, 16.0 GiB coming   waste ≥ $1.19/h  53% of the cost",
+        " PODS █▎░░░░░░░░░░░░░░▒▒▒▒   8%  36 of 440, 110 coming                   bound ≥ $1.80/h  ≤ 25% above",
         "  NODE▲               POOL      TYPE  PAID       CPU          MEMORY       PODS       $/H  STATE    WHY IT STAYS",
         "  control-plane       not ours  bare             █▌░░░░  25%  █▌░░░░  25%   7/110       ?  Ready    Never touched.",
         "> default-a1x7        default   m-4x  spot       ████▉░  82%  ██▍░░░  40%  16/110  $0.250  Ready    NotCheaper",
@@ -169,6 +169,26 @@ fn a_provider_that_sells_nothing_and_a_replica_that_does_not_lead_are_told() {
     screen.read(picture);
     let lines = seen(&mut screen, noon(), 120, 24);
     assert!(lines[4].contains("does not lead"), "{}", lines[4]);
+}
+
+#[test]
+fn the_trend_of_the_cost_is_drawn_where_there_is_room() {
+    let mut picture = screen(false).picture().clone();
+    picture.overview.history = history(9);
+    let mut screen = screen(false);
+    screen.read(picture.clone());
+    let lines = seen(&mut screen, noon(), 120, 40);
+    let drawn = "trend ▁▂▃▄▅▆▇██  since 11:51, at most $2.25/h";
+    assert!(lines[4].ends_with(drawn), "{}", lines[4]);
+    assert!(
+        lines[5].is_empty() && lines[6].contains("NODE"),
+        "{lines:#?}"
+    );
+    assert!(seen(&mut screen, noon(), 120, 24)[4].contains("NODE"));
+    picture.overview.history = history(300);
+    screen.read(picture);
+    let line = &seen(&mut screen, noon(), 100, 40)[4];
+    assert!(line.contains("▁▁▂▂▂▃"), "{line}");
 }
 
 #[test]

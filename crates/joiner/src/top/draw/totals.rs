@@ -5,7 +5,7 @@ use ratatui::text::{Line, Span};
 
 use super::paint::Paint;
 use crate::api::history::clock;
-use crate::api::model::{Bound, Overview, Usage, Usages};
+use crate::api::model::{Bound, Overview, Usage, Usages, dollars};
 use crate::api::why::lasted;
 use crate::page::{cores, gib};
 use crate::top::bar::filled;
@@ -15,6 +15,9 @@ use crate::top::state::Screen;
 const WIDE: usize = 76;
 /// From this width on there is room for more.
 const VERY_WIDE: usize = 110;
+/// Blocks of the trend at most, and how many measurements make one.
+const TREND: usize = 24;
+const LEAST: usize = 4;
 /// A picture of this age, in seconds, is not of now any more.
 const OLD: i64 = 10;
 
@@ -71,13 +74,26 @@ fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{plural}")
 }
 
-/// How many lines the totals take.
-pub(super) fn height(view: &Overview) -> usize {
-    bars(view).len()
+/// How many lines the totals take; the trend has one of its own only where there is room for it.
+pub(super) fn height(view: &Overview, room: Room) -> usize {
+    let trend = usize::from(room == Room::Much && trend(view, TREND).is_some());
+    bars(view).len().max(3 + trend)
+}
+
+/// Whether there is room for what is only nice to see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Room {
+    Little,
+    Much,
 }
 
 /// What there is, what it costs.
-pub(super) fn totals(screen: &Screen, width: usize, paint: Paint) -> Vec<Line<'static>> {
+pub(super) fn totals(
+    screen: &Screen,
+    height: usize,
+    width: usize,
+    paint: Paint,
+) -> Vec<Line<'static>> {
     let view = &screen.picture().overview;
     let bars = bars(view);
     let cells = match width {
@@ -92,8 +108,18 @@ pub(super) fn totals(screen: &Screen, width: usize, paint: Paint) -> Vec<Line<'s
     };
     let longest = bars.iter().map(|one| words(one).chars().count()).max();
     let longest = longest.unwrap_or_default();
-    let mut money = money(view, width.saturating_sub(cells + 13 + longest), paint).into_iter();
-    let lines = bars.iter().map(|one| {
+    let longest = if width < VERY_WIDE {
+        longest
+    } else {
+        // What is beside it stands still while figures change.
+        longest.next_multiple_of(4)
+    };
+    let before = cells + 13 + longest;
+    let mut money = money(view, width.saturating_sub(before), paint).into_iter();
+    let line = |row: usize| {
+        let Some(one) = bars.get(row) else {
+            return vec![Span::raw(" ".repeat(before))];
+        };
         let mut spans = vec![Span::styled(format!(" {:<4} ", one.name), Paint::strong())];
         let full = if one.name == "PODS" {
             paint.plain()
@@ -104,6 +130,10 @@ pub(super) fn totals(screen: &Screen, width: usize, paint: Paint) -> Vec<Line<'s
         spans.push(Span::raw(format!(" {:>3}%", one.usage.percent())));
         let said = words(one);
         spans.push(Span::raw(format!("{said:<longest$}  ")));
+        spans
+    };
+    let lines = (0..height).map(|row| {
+        let mut spans = line(row);
         spans.extend(money.next().unwrap_or_default());
         Line::from(spans)
     });
@@ -214,7 +244,43 @@ fn money(view: &Overview, room: usize, paint: Paint) -> Vec<Vec<Span<'static>>> 
         [format!("  {}", view.gap()), format!("  {far}")],
         style,
     );
-    vec![cost, waste, bound]
+    let mut lines = vec![cost, waste, bound];
+    if let Some((drawn, said)) = trend(view, room.saturating_sub(6).min(TREND)) {
+        let left = room.saturating_sub(6 + drawn.chars().count());
+        lines.push(vec![
+            label("trend"),
+            Span::styled(drawn, paint.plain()),
+            Span::raw(if said.chars().count() <= left {
+                said
+            } else {
+                String::new()
+            }),
+        ]);
+    }
+    lines
+}
+
+/// What the cluster has cost since it is measured, as blocks, and since when in words.
+fn trend(view: &Overview, cells: usize) -> Option<(String, String)> {
+    let (first, all) = (view.history.first()?, &view.history);
+    let most = all.iter().map(|one| one.cost).fold(0.0, f64::max);
+    if all.len() < LEAST || cells == 0 || most <= 0.0 {
+        return None;
+    }
+    let cells = cells.min(all.len());
+    let block = |cell: usize| {
+        // The last measurement of each part, so that the end is what it costs now.
+        let at = (cell + 1) * all.len() / cells - 1;
+        let share = all[at].cost / most;
+        let blocks = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+        let highest = (1..blocks.len()).rev();
+        #[expect(clippy::cast_precision_loss, reason = "eight blocks")]
+        let height = |block: &usize| share * blocks.len() as f64 > *block as f64;
+        blocks[highest.into_iter().find(height).unwrap_or_default()]
+    };
+    let since = first.at.strftime("%H:%M");
+    let said = format!("  since {since}, at most {}/h", dollars(most));
+    Some(((0..cells).map(block).collect(), said))
 }
 
 /// How far the cost is above the least possible, in a few words.
