@@ -26,9 +26,13 @@ fn apart(deployment: &mut Value) {
 
 /// Changes the template of a pool, so that all its nodes drift.
 fn drift(world: &World, pool: &str) {
+    drift_to(world, pool, "yes");
+}
+
+fn drift_to(world: &World, pool: &str, value: &str) {
     let api = world.api();
     let mut object = (*api.get(POOLS, "", pool).unwrap()).clone();
-    object["spec"]["template"]["metadata"]["annotations"]["changed"] = json!("yes");
+    object["spec"]["template"]["metadata"]["annotations"]["changed"] = json!(value);
     api.update(POOLS, object).unwrap();
 }
 
@@ -52,6 +56,48 @@ async fn look_alike_nodes_follow_the_first_that_was_replaced() {
             &mut |world: &World| {
                 let claims = world.claims();
                 claims.len() == 6 && claims.iter().all(|one| changed(one))
+            },
+        )
+        .await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_change_of_the_template_is_no_repetition_but_to_and_fro_is() {
+    let world = World::start().await;
+    world.pool("default", |_| ());
+    world.deployment("web", 1, "500m", |_| ());
+    world
+        .until("the pod runs", |world| world.running("web") == 1)
+        .await;
+    for value in ["one", "two", "three"] {
+        drift_to(&world, "default", value);
+        world
+            .within(
+                Duration::from_mins(2),
+                &format!("the node is of template {value}"),
+                &mut |world: &World| {
+                    let claims = world.claims();
+                    claims.len() == 1
+                        && claims[0]["metadata"]["annotations"]["changed"] == value
+                        && world.running("web") == 1
+                },
+            )
+            .await;
+    }
+    // Back to a template that the node was given a moment ago: whoever writes that is at odds with somebody.
+    drift_to(&world, "default", "two");
+    pass(120).await;
+    let claims = world.claims();
+    assert_eq!(claims.len(), 1);
+    assert_eq!(claims[0]["metadata"]["annotations"]["changed"], "three");
+    world
+        .within(
+            Duration::from_mins(12),
+            "it is carried out all the same",
+            &mut |world: &World| {
+                let claims = world.claims();
+                claims.len() == 1 && claims[0]["metadata"]["annotations"]["changed"] == "two"
             },
         )
         .await;

@@ -314,7 +314,8 @@ async fn replace(
         undo(context, &id).await;
         return;
     }
-    context.past.note(past::essence(problem, command), now);
+    let essence = past::essence(&context.view.read(), problem, command);
+    context.past.note(essence, now);
     count(context, command, targets);
     for (launch, machine) in launches.iter().zip(made.values()) {
         moves::promise_new(context, problem, launch, machine);

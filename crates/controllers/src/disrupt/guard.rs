@@ -58,7 +58,7 @@ pub(super) fn against(
         .or_else(|| unsettled(context, world, command, now))
         .or_else(|| dear(context, problem, command, &own, now))
         .or_else(|| failed(context, &own, now))
-        .or_else(|| again(context, problem, command, &own, now))
+        .or_else(|| again(context, world, problem, command, &own, now))
 }
 
 /// Nodes that nothing need be bought for are drained at once, so it must be their turn.
@@ -260,6 +260,7 @@ fn failed(context: &Context, own: &[&MachineRecord], now: Timestamp) -> Option<H
 /// were there before are the rest of a rollout and no repetition.
 fn again(
     context: &Context,
+    world: &World,
     problem: &Problem,
     command: &Command<'_>,
     own: &[&MachineRecord],
@@ -271,7 +272,7 @@ fn again(
     let window = context.settings.cycle_window;
     let when = context
         .past
-        .when(&past::essence(problem, command), window, now)?;
+        .when(&past::essence(world, problem, command), window, now)?;
     if !repeats(when, own.iter().map(|machine| machine.created)) {
         return None;
     }

@@ -8,11 +8,13 @@ use std::time::Duration;
 use jiff::Timestamp;
 use joiner_core::labels;
 use joiner_core::name::Name;
-use joiner_core::problem::Problem;
+use joiner_core::problem::{DisruptionReason, Node, Problem};
 
 use super::command::Command;
 use crate::edge::clock;
 use crate::edge::names::digest;
+use crate::record::kinds;
+use crate::view::World;
 
 /// How long the next attempt waits after a replacement has failed, at first and at most.
 const RETRY: (Duration, Duration) = (Duration::from_mins(5), Duration::from_hours(1));
@@ -104,8 +106,9 @@ impl Past {
     }
 }
 
-/// What a command does, without names: machines and pods that come again under other names are the same.
-pub(super) fn essence(problem: &Problem, command: &Command<'_>) -> String {
+/// What a command does, without names: machines and pods that come again under other names are the same. A drifted node
+/// follows what its pool asks for now: once that has changed again, replacing it again is another decision.
+pub(super) fn essence(world: &World, problem: &Problem, command: &Command<'_>) -> String {
     let mut parts: Vec<String> = Vec::new();
     for removal in &command.removals {
         let Some(node) = problem.nodes.iter().find(|one| one.name == removal.node) else {
@@ -123,6 +126,9 @@ pub(super) fn essence(problem: &Problem, command: &Command<'_>) -> String {
             "- {} {:?} {} {zone:?} {} {:?} {pods:?}",
             removal.cause, node.pool, node.instance_type, node.capacity_type, node.price
         ));
+        if removal.cause == DisruptionReason::Drifted {
+            parts.push(format!("~ {:?} {}", node.pool, asked(world, node)));
+        }
     }
     for launch in &command.launches {
         let one = &launch.purchase;
@@ -140,11 +146,20 @@ pub(super) fn essence(problem: &Problem, command: &Command<'_>) -> String {
     digest(&text)
 }
 
+/// What a drifted node is not: its pool's template as it is now, and what its class or cloud says about it.
+fn asked(world: &World, node: &Node) -> String {
+    let pool = node.pool.as_ref().and_then(|pool| world.pool(pool));
+    let mut machines = world.machines.iter();
+    let machine = machines.find(|one| one.status.node.as_ref() == Some(&node.name));
+    let said = machine.and_then(|one| one.status.conditions.get(kinds::DRIFTED));
+    let said = said.map(|one| (&one.reason, &one.message));
+    format!("{:?} {said:?}", pool.map(|pool| &pool.hash))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use joiner_core::plan::{Reason, Removal};
-    use joiner_core::problem::{DisruptionReason, Node};
 
     fn removal(node: &str) -> Removal {
         Removal {
@@ -173,7 +188,7 @@ mod tests {
             removals: vec![&removal],
             launches: Vec::new(),
         };
-        essence(&problem(node, kind), &command)
+        essence(&World::default(), &problem(node, kind), &command)
     }
 
     #[test]
