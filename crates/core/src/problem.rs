@@ -77,6 +77,23 @@ impl Problem {
         &self.nodes[index as usize]
     }
 
+    /// What people call a pool: what its nodes say, or its name if those of another pool say the same.
+    pub fn title<'p>(&self, pool: &'p Pool) -> &'p Name {
+        let said = pool.nodepool();
+        let alike = |one: &Pool| one.name != pool.name && one.nodepool() == said;
+        if self.pools.iter().any(alike) {
+            &pool.name
+        } else {
+            said
+        }
+    }
+
+    /// The same for the name of a pool, whether there is such a pool or not.
+    pub fn title_of<'p>(&'p self, name: &'p Name) -> &'p Name {
+        let pool = self.pools.iter().find(|pool| pool.name == *name);
+        pool.map_or(name, |pool| self.title(pool))
+    }
+
     /// A node by name.
     pub fn node(&self, name: &str) -> Option<&Node> {
         self.nodes.iter().find(|node| &*node.name == name)

@@ -171,7 +171,7 @@ fn hold(problem: &Problem, pool: &Pool, node: &Node, empty: bool) -> Option<Stan
     if terms.consolidate_after.is_none() {
         let because = format!(
             "NodePool {} has consolidation disabled (consolidateAfter: Never)",
-            pool.name
+            problem.title(pool)
         );
         return said(Code::NeverConsolidates, because);
     }
@@ -185,7 +185,7 @@ fn hold(problem: &Problem, pool: &Pool, node: &Node, empty: bool) -> Option<Stan
     if !empty && terms.policy == ConsolidationPolicy::WhenEmpty {
         let because = format!(
             "NodePool {} consolidates empty nodes only (consolidationPolicy: WhenEmpty)",
-            pool.name
+            problem.title(pool)
         );
         return said(Code::OnlyWhenEmpty, because);
     }
@@ -199,7 +199,7 @@ fn tied(problem: &Problem, pool: &Pool, node: &Node, empty: bool) -> Option<Stan
     if pool.replicas.is_some() {
         let because = format!(
             "NodePool {} keeps a fixed number of nodes (spec.replicas)",
-            pool.name
+            problem.title(pool)
         );
         return said(Code::FixedReplicas, because);
     }
@@ -214,7 +214,10 @@ fn tied(problem: &Problem, pool: &Pool, node: &Node, empty: bool) -> Option<Stan
     {
         return Some(Standing::Held {
             code: Code::TooYoung,
-            because: format!("node is too young to be replaced in NodePool {}", pool.name),
+            because: format!(
+                "node is too young to be replaced in NodePool {}",
+                problem.title(pool)
+            ),
             until: Some(grown),
         });
     }

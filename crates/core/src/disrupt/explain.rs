@@ -91,7 +91,7 @@ fn free(problem: &Problem, candidate: &Candidate, node: &Node) -> (Code, String)
     let price = node.price.unwrap_or_default() + problem.settings.node_surcharge;
     let spot = node.capacity_type == CapacityType::Spot;
     match (candidate.obstacle, candidate.elsewhere) {
-        (Some(obstacle), _) => stopped(obstacle, &pool.name),
+        (Some(obstacle), _) => stopped(obstacle, problem.title(pool)),
         (None, Elsewhere::Nowhere | Elsewhere::Unknown) => {
             (Code::NoOtherPlace, NO_PLACE.to_owned())
         }
@@ -100,7 +100,7 @@ fn free(problem: &Problem, candidate: &Candidate, node: &Node) -> (Code, String)
             (Code::NotCheaper, said.to_owned())
         }
         (None, Elsewhere::Cost(_)) if spot && !pool.disruption.spot_to_spot => {
-            (Code::SpotToSpot, spot_to_spot(&pool.name))
+            (Code::SpotToSpot, spot_to_spot(problem.title(pool)))
         }
         (None, Elsewhere::Cost(_)) => {
             let said = "its pods would be cheaper elsewhere only if other nodes went as well";

@@ -121,7 +121,7 @@ fn offered(pool: &Pool, kind: &InstanceType, offering: &Offering) -> Labels {
     let mut all = pool.labels.clone();
     all.extend(kind.labels.clone());
     for (key, value) in [
-        (labels::NODEPOOL, &pool.name),
+        (labels::NODEPOOL, pool.nodepool()),
         (labels::INSTANCE_TYPE, &kind.name),
         (labels::ZONE, &offering.zone),
         (labels::REGION, &offering.region),

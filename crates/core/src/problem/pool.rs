@@ -149,6 +149,10 @@ impl Default for Disruption {
 pub struct Pool {
     /// Unique.
     pub name: Name,
+    /// What the label `karpenter.sh/nodepool` of its nodes says, where that is not its name: pools of several families
+    /// may say the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodepool: Option<Name>,
     /// Catalogue that it buys from.
     pub catalog: Name,
     /// Heavier pools are asked first; equal ones by name, descending.
@@ -174,4 +178,11 @@ pub struct Pool {
     /// Why it must not buy now (its node class is not ready, it is paused); it still keeps what it has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub closed: Option<String>,
+}
+
+impl Pool {
+    /// What the label `karpenter.sh/nodepool` of its nodes says.
+    pub fn nodepool(&self) -> &Name {
+        self.nodepool.as_ref().unwrap_or(&self.name)
+    }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::world::{catalog, kind, node, outcome, pod, why_not};
+use crate::world::{catalog, kind, node, outcome, pod, solved, why_not};
 
 fn term(key: &str, operator: &str, values: &[&str]) -> Value {
     json!({"key": key, "operator": operator, "values": values})
@@ -132,4 +132,59 @@ fn pods_are_selected_by_labels_that_must_exist() {
     assert_eq!(there(json!({})), (0, 1, 0));
     assert_eq!(there(json!({"tier": "test"})), (0, 1, 0));
     assert_eq!(there(json!({"tier": "prod"})), (0, 0, 1));
+}
+
+/// Pools `a/p` and `b/p`, whose nodes both say `p`; the first is dearer and has room for one node.
+fn alike(pods: &Value) -> Value {
+    let mut dear = kind("dear", &json!({}), &["a"]);
+    dear["offerings"][0]["price"] = json!(0.2);
+    json!({
+        "catalogs": [
+            {"name": "c", "types": [kind("t", &json!({}), &["a"])]},
+            {"name": "d", "types": [dear]},
+        ],
+        "pools": [
+            {"name": "a/p", "nodepool": "p", "catalog": "d"},
+            {"name": "b/p", "nodepool": "p", "catalog": "c", "limits": {"nodes": 1}},
+        ],
+        "pods": pods,
+    })
+}
+
+#[test]
+fn pools_whose_nodes_say_the_same_both_buy_for_pods_that_ask_for_it() {
+    let asks = |name: &str, for_pool: &str| {
+        let selector = json!({"karpenter.sh/nodepool": for_pool});
+        let requests = json!({"cpu": 3000, "memory": 1 << 30, "pods": 1});
+        pod(
+            name,
+            &json!({"nodeSelector": selector, "requests": requests}),
+        )
+    };
+    let plan = solved(&alike(&json!([asks("one", "p"), asks("two", "p")])));
+    assert_eq!(plan.unplaced, []);
+    let mut bought: Vec<&str> = plan.launches.iter().map(|one| &*one.pool).collect();
+    bought.sort_unstable();
+    assert_eq!(bought, ["a/p", "b/p"], "each has its own limit");
+    for launch in &plan.launches {
+        assert_eq!(&*launch.labels["karpenter.sh/nodepool"], "p");
+    }
+    // Their own names are nobody's label.
+    assert_eq!(outcome(&alike(&json!([asks("one", "b/p")]))), (0, 0, 1));
+}
+
+#[test]
+fn sentences_tell_pools_apart_whose_nodes_say_the_same() {
+    let large = pod(
+        "one",
+        &json!({"requests": {"cpu": 5000, "memory": 1 << 30, "pods": 1}}),
+    );
+    let said = why_not(&alike(&json!([large])));
+    assert!(
+        said.contains("NodePool a/p: ") && said.contains("NodePool b/p: "),
+        "{said}"
+    );
+    let mut parts = alike(&json!([large]));
+    parts["pools"].as_array_mut().unwrap().pop();
+    assert!(why_not(&parts).starts_with("NodePool p: "), "{said}");
 }

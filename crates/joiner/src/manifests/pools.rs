@@ -197,6 +197,7 @@ fn pool(object: &Object, spec: NodePoolSpec, catalog: &str) -> Result<Pool, Fail
     let labels: Labels = template.metadata.labels;
     Ok(Pool {
         name: object.meta.name.clone(),
+        nodepool: None,
         catalog: catalog.into(),
         weight: spec.weight,
         labels,

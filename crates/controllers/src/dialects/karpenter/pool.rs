@@ -158,6 +158,7 @@ fn core_pool(pool: &NodePool) -> Result<Pool, String> {
     let expire_after = template.expire_after();
     Ok(Pool {
         name: text(pool.metadata.name.as_ref()),
+        nodepool: None,
         catalog: "".into(),
         weight: pool.spec.weight.unwrap_or(0),
         labels: own,

@@ -15,7 +15,7 @@ use crate::pack::compile::labels::{ABSENT, Keys};
 use crate::pack::compile::profile::{Cap, Profile};
 use crate::pack::dense::bits::Bits;
 use crate::pack::dense::vector::{Table, Vector};
-use crate::problem::{Node, NodePhase, Problem};
+use crate::problem::{Node, NodePhase, Pool, Problem};
 use crate::taints::{Effect, Taint};
 
 /// Volumes attached to a node, by driver: how many may be, and which are.
@@ -85,7 +85,7 @@ pub(crate) fn compile(
     for (index, (observed, classes_here)) in problem.nodes.iter().zip(bound).enumerate() {
         let mut node = ExistingNode {
             room: table.vector(&observed.allocatable),
-            values: values(observed, keys),
+            values: values(problem, observed, keys),
             cell: CellId::default(),
             caps: HeldCaps::new(),
             taints: lasting_taints(observed),
@@ -128,7 +128,7 @@ fn attached(node: &Node) -> Attached {
     attached
 }
 
-fn values(node: &Node, keys: &mut Keys) -> Box<[u32]> {
+fn values(problem: &Problem, node: &Node, keys: &mut Keys) -> Box<[u32]> {
     let names: Vec<Name> = keys.iter().cloned().collect();
     let mut values = vec![ABSENT; names.len()].into_boxed_slice();
     for (index, key) in names.iter().enumerate() {
@@ -144,7 +144,11 @@ fn values(node: &Node, keys: &mut Keys) -> Box<[u32]> {
             labels::INSTANCE_TYPE if !node.instance_type.is_empty() => {
                 Some(node.instance_type.clone())
             }
-            labels::NODEPOOL => node.pool.clone(),
+            labels::NODEPOOL => {
+                let own = node.pool.as_ref()?;
+                let pool = problem.pools.iter().find(|pool| pool.name == *own);
+                Some(pool.map_or(own, Pool::nodepool).clone())
+            }
             labels::CAPACITY_TYPE if node.pool.is_some() => {
                 let text: &'static str = node.capacity_type.into();
                 Some(text.into())

@@ -55,6 +55,6 @@ pub(crate) fn node_labels(compiled: &Compiled<'_>, offer: &Offer) -> Labels {
     }
     let capacity_type: &'static str = capacity_type.into();
     all.insert(labels::CAPACITY_TYPE.into(), capacity_type.into());
-    all.insert(labels::NODEPOOL.into(), pool.name.clone());
+    all.insert(labels::NODEPOOL.into(), pool.nodepool().clone());
     all
 }

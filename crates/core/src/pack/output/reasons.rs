@@ -85,9 +85,10 @@ pub(crate) fn not_packed(compiled: &Compiled<'_>, lot: &Lot, ledger: &Ledger) ->
         Some((column.pool, counter, left))
     });
     if let Some((pool, counter, left)) = short {
+        let problem = compiled.problem;
         return Reason::Limit {
-            pool: compiled.problem.pool_at(pool).name.clone(),
-            limit: describe(compiled.problem, compiled.supply.name(counter), left),
+            pool: problem.title(problem.pool_at(pool)).clone(),
+            limit: describe(problem, compiled.supply.name(counter), left),
         };
     }
     let rule = level
@@ -211,7 +212,7 @@ fn shortfall(compiled: &Compiled<'_>, pool: u32, class: ClassId, level: &Level) 
         (Code::PodRules, said)
     };
     Shortfall {
-        pool: owner.name.clone(),
+        pool: problem.title(owner).clone(),
         types: types as u32,
         allowed: (offered + missed.len()) as u32,
         offered: offered as u32,
@@ -249,7 +250,7 @@ fn sold_out(
     base.require_all(&Requirements::from_labels(&owner.labels));
     let open = |key: &str| labels::is_well_known(key) && !on_some_type(compiled, key);
     let allowed = |mut own: Labels| {
-        own.insert(labels::NODEPOOL.into(), owner.name.clone());
+        own.insert(labels::NODEPOOL.into(), owner.nodepool().clone());
         let node = Requirements::from_labels(&own);
         let mut whole = base.clone();
         whole.require_all(&node);

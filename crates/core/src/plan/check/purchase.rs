@@ -111,7 +111,7 @@ fn given_labels(pool: &Pool, purchase: &Purchase, source: Source<'_>) -> Labels 
         labels::CAPACITY_TYPE.into(),
         purchase.capacity_type.to_string().into(),
     );
-    all.insert(labels::NODEPOOL.into(), pool.name.clone());
+    all.insert(labels::NODEPOOL.into(), pool.nodepool().clone());
     all.insert(labels::INSTANCE_TYPE.into(), purchase.instance_type.clone());
     if !region.is_empty() {
         all.insert(labels::REGION.into(), region.clone());
