@@ -27,7 +27,7 @@ const TICK: Duration = Duration::from_secs(1);
 /// What the answers bring.
 enum News {
     /// The nodes.
-    Picture(Result<Picture, Failure>),
+    Picture(Result<Box<Picture>, Failure>),
     /// Why one of them is as it is.
     Why(Asked, Result<String, Failure>),
 }
@@ -81,7 +81,7 @@ pub(super) async fn run(args: &TopArgs) -> Result<(), Failure> {
                 None => return Ok(()),
             },
             Some(one) = news.recv() => match one {
-                News::Picture(Ok(picture)) => screen.read(picture),
+                News::Picture(Ok(picture)) => screen.read(*picture),
                 News::Picture(Err(failure)) => screen.failed(failure.to_string()),
                 News::Why(of, Ok(said)) => screen.explained(&of, said),
                 News::Why(of, Err(failure)) => screen.explained(&of, failure.to_string()),
@@ -159,7 +159,7 @@ async fn look(source: &Source) -> Result<Picture, Failure> {
 async fn look_again(source: Arc<Source>, every: Duration, answers: mpsc::Sender<News>) {
     loop {
         sleep(every).await;
-        let picture = look(&source).await;
+        let picture = look(&source).await.map(Box::new);
         if answers.send(News::Picture(picture)).await.is_err() {
             return;
         }
