@@ -1,6 +1,6 @@
 //! The terminal, the clock and whoever is asked: everything of `joiner top` that waits.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,6 +34,10 @@ enum News {
 
 /// Shows the nodes until a key or a signal ends it.
 pub(super) async fn run(args: &TopArgs) -> Result<(), Failure> {
+    if args.ask.api.is_none() {
+        // Lists and catalogues may take a while; standard error may be closed.
+        let _ = writeln!(io::stderr(), "joiner: reading the cluster");
+    }
     let source = Source::open(&args.ask).await?;
     // Whoever cannot be asked at all is an error, as for every other command.
     let first = look(&source).await?;
