@@ -190,3 +190,15 @@ fn kind(text: &str) -> Result<Kind, String> {
     let read = text.trim_end_matches('s').parse();
     read.map_err(|_| format!("{text:?} is none of pod, node, pool and machine"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_are_asked_for_once_a_second_at_most() {
+        assert_eq!(interval("1m30s"), Ok(Duration::from_secs(90)));
+        assert!(interval("999ms").unwrap_err().contains("too short"));
+        assert!(interval("often").is_err());
+    }
+}

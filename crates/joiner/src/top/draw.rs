@@ -72,12 +72,12 @@ impl Heights {
         let totals = if low {
             0
         } else {
-            let room = if size.height < VERY_HIGH {
-                totals::Room::Little
+            let space = if size.height < VERY_HIGH {
+                totals::Space::Little
             } else {
-                totals::Room::Much
+                totals::Space::Much
             };
-            lines(totals::height(&screen.picture().overview, room))
+            lines(totals::height(&screen.picture().overview, space))
         };
         let chosen = match size.height {
             ..LOW => 0,

@@ -1,6 +1,6 @@
 //! The terminal, the clock and whoever is asked: everything of `joiner top` that waits.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,13 +27,17 @@ const TICK: Duration = Duration::from_secs(1);
 /// What the answers bring.
 enum News {
     /// The nodes.
-    Picture(Result<Picture, Failure>),
+    Picture(Result<Box<Picture>, Failure>),
     /// Why one of them is as it is.
     Why(Asked, Result<String, Failure>),
 }
 
 /// Shows the nodes until a key or a signal ends it.
 pub(super) async fn run(args: &TopArgs) -> Result<(), Failure> {
+    if args.ask.api.is_none() {
+        // Lists and catalogues may take a while; standard error may be closed.
+        let _ = writeln!(io::stderr(), "joiner: reading the cluster");
+    }
     let source = Source::open(&args.ask).await?;
     // Whoever cannot be asked at all is an error, as for every other command.
     let first = look(&source).await?;
@@ -81,7 +85,7 @@ pub(super) async fn run(args: &TopArgs) -> Result<(), Failure> {
                 None => return Ok(()),
             },
             Some(one) = news.recv() => match one {
-                News::Picture(Ok(picture)) => screen.read(picture),
+                News::Picture(Ok(picture)) => screen.read(*picture),
                 News::Picture(Err(failure)) => screen.failed(failure.to_string()),
                 News::Why(of, Ok(said)) => screen.explained(&of, said),
                 News::Why(of, Err(failure)) => screen.explained(&of, failure.to_string()),
@@ -159,7 +163,7 @@ async fn look(source: &Source) -> Result<Picture, Failure> {
 async fn look_again(source: Arc<Source>, every: Duration, answers: mpsc::Sender<News>) {
     loop {
         sleep(every).await;
-        let picture = look(&source).await;
+        let picture = look(&source).await.map(Box::new);
         if answers.send(News::Picture(picture)).await.is_err() {
             return;
         }

@@ -75,14 +75,14 @@ fn counted(count: usize, what: &str) -> String {
 }
 
 /// How many lines the totals take; the trend has one of its own only where there is room for it.
-pub(super) fn height(view: &Overview, room: Room) -> usize {
-    let trend = usize::from(room == Room::Much && trend(view, TREND).is_some());
+pub(super) fn height(view: &Overview, space: Space) -> usize {
+    let trend = usize::from(space == Space::Much && trend(view, TREND).is_some());
     bars(view).len().max(3 + trend)
 }
 
 /// Whether there is room for what is only nice to see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Room {
+pub(super) enum Space {
     Little,
     Much,
 }
