@@ -76,6 +76,7 @@ pub(super) struct Made {
 #[derive(Clone, Debug)]
 pub(super) struct Ordered {
     at: Timestamp,
+    desired: u32,
     victims: BTreeSet<String>,
 }
 
@@ -95,6 +96,10 @@ pub(super) struct Fleet {
     pub(super) read: Option<Timestamp>,
     pub(super) made: BTreeMap<String, Made>,
     pub(super) ordered: BTreeMap<String, Ordered>,
+    /// When each pool was last told to grow.
+    pub(super) grown: BTreeMap<String, Timestamp>,
+    /// When the entries were loaded: what the process before told its pools, and when, is not known.
+    pub(super) began: Option<Timestamp>,
     pub(super) missing: BTreeMap<Name, Timestamp>,
     pub(super) empty: BTreeMap<String, Timestamp>,
 }
@@ -143,6 +148,9 @@ impl Fleet {
         let ids: BTreeSet<&String> = pools.values().map(|pool| &pool.id).collect();
         self.nodes.retain(|id, _| ids.contains(id));
         self.ordered.retain(|name, _| pools.contains_key(name));
+        let made = &self.made;
+        self.grown
+            .retain(|name, _| pools.contains_key(name) || made.contains_key(name));
         self.empty.retain(|name, _| pools.contains_key(name));
         self.read = Some(now);
     }
@@ -303,16 +311,19 @@ impl Fleet {
         gone
     }
 
-    /// Machines that leave without a node and need not wait for one any longer: none came, or the pool is broken.
+    /// Machines that leave without a node and need not wait for one any longer: none came, or the pool is broken. While
+    /// the pool may still be growing, the node may be on its way.
     pub(super) fn given_up(&self, name: &str, now: Timestamp) -> Vec<Name> {
         let broken = self.pools.get(name).is_some_and(NodePool::is_broken);
+        let grown = self.grown.get(name).or(self.began.as_ref());
+        let grows = grown.is_some_and(|at| passed(now, *at) < NODE_APPEARS);
         self.entries
             .iter()
             .filter(|(_, entry)| entry.pool == name && entry.node.is_none())
             .filter(|(_, entry)| {
                 entry
                     .leaving
-                    .is_some_and(|since| broken || passed(now, since) >= NODE_APPEARS)
+                    .is_some_and(|since| broken || (!grows && passed(now, since) >= NODE_APPEARS))
             })
             .map(|(uid, _)| uid.clone())
             .collect()
@@ -326,10 +337,13 @@ impl Fleet {
     pub(super) fn order(&self, name: &str, given_up: &[Name]) -> Order {
         let count = self.tally(name, given_up);
         let victims = count.victims;
-        let told = self.pools.get(name).map(|pool| pool.desired_nodes);
-        let told = told.or_else(|| self.made.get(name).map(|made| made.desired));
-        let told = usize::try_from(told.unwrap_or(0)).unwrap_or(usize::MAX);
-        let least = told.saturating_sub(victims.len() + given_up.len());
+        let told = self.told_size(name);
+        // What it was told to remove before, it does not count any more.
+        let last = self.ordered.get(name).filter(|last| last.desired == told);
+        let known = |id: &&String| last.is_some_and(|last| last.victims.contains(*id));
+        let new = victims.iter().filter(|id| !known(id)).count();
+        let told = usize::try_from(told).unwrap_or(usize::MAX);
+        let least = told.saturating_sub(new + given_up.len());
         let desired = if count.staying + count.lost == 0 {
             // Where nothing stays, any node may go: nothing has to be waited for.
             0
@@ -340,6 +354,19 @@ impl Fleet {
             desired: u32::try_from(desired).unwrap_or(u32::MAX),
             victims,
         }
+    }
+
+    /// How many nodes a pool was told to have.
+    fn told_size(&self, name: &str) -> u32 {
+        let told = self.pools.get(name).map(|pool| pool.desired_nodes);
+        let told = told.or_else(|| self.made.get(name).map(|made| made.desired));
+        told.unwrap_or(0)
+    }
+
+    /// Whether an order takes nodes away from a pool in which others stay.
+    pub(super) fn shrinks(&self, name: &str, order: &Order) -> bool {
+        let fewer = order.desired < self.told_size(name) || !order.victims.is_empty();
+        fewer && order.desired > 0
     }
 
     fn tally(&self, name: &str, given_up: &[Name]) -> Tally {
@@ -387,6 +414,9 @@ impl Fleet {
 
     /// Notes what a pool was told.
     pub(super) fn told(&mut self, name: &str, order: &Order, now: Timestamp) {
+        if order.desired > self.told_size(name) {
+            self.grown.insert(name.to_owned(), now);
+        }
         if let Some(pool) = self.pools.get_mut(name) {
             pool.desired_nodes = order.desired;
         }
@@ -395,6 +425,7 @@ impl Fleet {
         }
         let ordered = Ordered {
             at: now,
+            desired: order.desired,
             victims: order.victims.iter().cloned().collect(),
         };
         self.ordered.insert(name.to_owned(), ordered);

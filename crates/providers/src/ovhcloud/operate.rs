@@ -59,6 +59,7 @@ impl Ovh {
         *fleet = Fleet {
             term,
             entries: read,
+            began: Some(self.now()),
             ..Fleet::default()
         };
         Ok(())
@@ -274,8 +275,7 @@ impl Ovh {
         let mut given_up = fleet.given_up(name, now);
         let mut order = fleet.order(name, &given_up);
         let site = self.site().await?;
-        if !order.victims.is_empty()
-            && order.desired > 0
+        if fleet.shrinks(name, &order)
             && !fleet.is_told(name, &order, now)
             && self.look_again(fleet, &site.kube, name).await?
         {
@@ -291,8 +291,8 @@ impl Ovh {
         Ok(())
     }
 
-    /// Reads the nodes of a pool again before some of them are named, unless that was just done: of a node that the
-    /// service has lost meanwhile it would choose another to go in its place.
+    /// Reads the nodes of a pool again before it shrinks, unless that was just done. For a node that it has lost meanwhile,
+    /// or that it has made and nobody has looked at yet, the service would choose another to go.
     async fn look_again(&self, fleet: &mut Fleet, kube: &str, name: &str) -> Result<bool, Refused> {
         let now = self.now();
         let Some(id) = fleet.aged(name, now, JUST_READ) else {
@@ -369,6 +369,7 @@ impl Ovh {
                 fleet
                     .made
                     .insert(name.to_owned(), made(id, pool.desired_nodes));
+                fleet.grown.insert(name.to_owned(), now);
                 Ok(())
             }
             // An earlier call whose answer was lost.
