@@ -26,7 +26,7 @@ struct Args {
 #[derive(Subcommand)]
 enum Chore {
     /// Solve generated problems and real traces side by side with Karpenter, and print one table
-    Bench(bench::BenchArgs),
+    Bench(Box<bench::BenchArgs>),
     /// Fail when a crate depends on what its room must not hold, or a source file outgrew its subject
     CheckRooms,
     /// Build what is missing of the real control plane and print the directory that holds it
