@@ -246,6 +246,47 @@ async fn a_copy_of_a_template_is_set_up_grown_and_started() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_template_that_carries_the_tag_of_machines_is_copied_like_any_other() {
+    let template = || {
+        Some(Template {
+            name: "debian".to_owned(),
+            storage: None,
+            linked: false,
+            disk_gib: None,
+        })
+    };
+    let mut world = World::open(|options, _| options.template = template());
+    let config = [
+        ("name", "debian"),
+        ("template", "1"),
+        ("scsi0", "ceph:8"),
+        ("boot", "order=scsi0"),
+        ("tags", "joiner"),
+    ];
+    world.cloud.plant(9000, "pve2", &config, false);
+    // One that is given up before it is set up, one over a crash, and one straight through.
+    let first = world.provider.launch(&order(1)).await.unwrap();
+    seconds(45).await;
+    world.until_gone(&first.id).await;
+    let second = world.provider.launch(&order(2)).await.unwrap();
+    seconds(45).await;
+    let mut options = class(IDS);
+    options.template = template();
+    world.restart(options);
+    let again = world.provider.launch(&order(2)).await.unwrap();
+    assert_eq!(again.id, second.id);
+    world.until_running(&second.id).await;
+    let third = world.provider.launch(&order(3)).await.unwrap();
+    world.until_running(&third.id).await;
+    assert_eq!(world.cloud.machines().len(), 3);
+    for id in [&second.id, &third.id] {
+        world.until_gone(id).await;
+    }
+    let left: Vec<u32> = world.cloud.machines().keys().copied().collect();
+    assert_eq!(left, [9000]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_machine_that_was_moved_is_the_same_machine() {
     let world = World::open(|_, _| {});
     let machine = world.provider.launch(&order(1)).await.unwrap();

@@ -505,6 +505,7 @@ impl Proxmox {
             settings: String::new(),
             created: Timestamp::UNIX_EPOCH,
             stage: Stage::Wanted,
+            copying: false,
         };
         let said = format!("host {} does not answer", guest.node);
         Machine {

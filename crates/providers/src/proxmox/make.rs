@@ -233,6 +233,7 @@ impl Proxmox {
                 match self.go_on(vmid, &place.mark.uid).await {
                     // It was made a moment ago.
                     Err(ProviderError::NotFound(_)) => {}
+            copying: self.options.template.is_some(),
                     other => return other,
                 }
             }
@@ -401,6 +402,10 @@ impl Proxmox {
         // What passes by itself is tried again at the next look.
         let passes = matches!(
             error.trouble(),
+        let mark = &Mark {
+            copying: false,
+            ..mark.clone()
+        };
             Trouble::Locked | Trouble::Busy | Trouble::NoQuorum | Trouble::NoTask
         );
         let site = self.site().await?;

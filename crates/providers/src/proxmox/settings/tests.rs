@@ -21,6 +21,7 @@ fn mark() -> Mark {
         settings: String::new(),
         created: Timestamp::UNIX_EPOCH,
         stage: Stage::Wanted,
+        copying: false,
     }
 }
 
