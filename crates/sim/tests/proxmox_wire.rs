@@ -287,6 +287,30 @@ async fn a_template_that_carries_the_tag_of_machines_is_copied_like_any_other() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_call_that_a_host_did_not_answer_may_still_take_effect_and_makes_no_twin() {
+    for (status, takes) in [(596, 2), (597, 20), (599, 60)] {
+        let world = World::open(|_, _| {});
+        let late = CallFault::Late(status, Duration::from_secs(takes));
+        world.cloud.fail("POST /nodes/", late, 1);
+        let error = world.provider.launch(&order(1)).await.unwrap_err();
+        assert!(error.passes(), "{error}");
+        let mut bought = None;
+        for _ in 0..30 {
+            if let Ok(machine) = world.provider.launch(&order(1)).await {
+                bought = Some(machine);
+                break;
+            }
+            seconds(5).await;
+        }
+        world.until_running(&bought.unwrap().id).await;
+        seconds(120).await;
+        let all = world.cloud.machines();
+        let uuids: Vec<&String> = all.values().map(|vm| &vm.config["smbios1"]).collect();
+        assert_eq!(uuids.len(), 1, "{status}: {uuids:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_machine_that_was_moved_is_the_same_machine() {
     let world = World::open(|_, _| {});
     let machine = world.provider.launch(&order(1)).await.unwrap();
