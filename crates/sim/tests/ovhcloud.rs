@@ -19,7 +19,7 @@ use joiner_embedded::clock::Clock;
 use joiner_embedded::cluster::kubelet::NodeSpec;
 use joiner_providers::http::Http;
 use joiner_providers::ovhcloud::pools::Mark;
-use joiner_providers::ovhcloud::{Clock as Now, Credentials, Ovh, OvhOptions, Pace};
+use joiner_providers::ovhcloud::{Clock as Now, Credentials, Ovh, OvhOptions};
 use joiner_providers::{
     LaunchRequest, Machine, MachineId, MachineState, MemoryLedger, NodeLink, Provider,
     ProviderError, Uid,
@@ -28,6 +28,9 @@ use joiner_sim::clouds::ovhcloud::{CallFault, OvhCloud, OvhCloudOptions, documen
 use joiner_sim::clouds::sim::Rack;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
+
+#[path = "ovhcloud/trouble.rs"]
+mod trouble;
 
 /// A change of settings.
 type Change = fn(&mut OvhOptions);
@@ -713,7 +716,6 @@ async fn churn(machines: u32, shapes: usize, seed: u64) {
     assert!(pools <= 100 && nodes <= 100);
     assert!(world.cloud.nodes().is_empty(), "{:?}", world.cloud.nodes());
     assert!(world.cloud.pools().is_empty(), "{:?}", world.cloud.pools());
-    let _: &Arc<Pace> = &world.options.pace;
 }
 
 #[tokio::test(start_paused = true)]
