@@ -29,3 +29,67 @@ async fn a_taint_without_a_value_is_not_given_another_one() {
     provider.launch(&other).await.unwrap();
     assert_eq!(world.cloud.pools().len(), 2);
 }
+
+#[tokio::test(start_paused = true)]
+async fn reads_that_fail_leave_calls_for_writes() {
+    let project = "/1.0/cloud/project/0123456789abcdef0123456789abcdef";
+    let kube = format!("{project}/kube/11111111-2222-3333-4444-555555555555");
+    for read in [
+        format!("GET {project}/flavor"),
+        format!("GET {project}/capabilities/kube/flavors"),
+        format!("GET {project}/region/EU-WEST-PAR"),
+        // The list of all nodes too: it begins like this.
+        format!("GET {kube}/node"),
+    ] {
+        let mut options = OvhCloudOptions::calm(1);
+        options.rules.clear();
+        let world = World::open(options);
+        let provider = world.provider();
+        let orders: Vec<_> = (0..50).map(|uid| order(uid, "b3-8", ZONE, None)).collect();
+        provider.launch_all(&orders).await;
+        let all = running(&provider, 50).await;
+        // A process that has just begun knows nothing that it could fall back on.
+        let provider = world.provider();
+        world
+            .cloud
+            .fail(&read, CallFault::Refused(500, None), u32::MAX);
+        let before = world.cloud.calls().len();
+        for _ in 0..12 {
+            let asked = all.iter().map(|machine| provider.get(&machine.id));
+            futures::future::join_all(asked).await;
+            tokio::time::sleep(Duration::from_secs(5)).await;
+        }
+        let calls = world.cloud.calls();
+        let failed = calls[before..]
+            .iter()
+            .filter(|call| call.starts_with(&read));
+        let failed = failed.count();
+        assert!(
+            (1..=15).contains(&failed),
+            "{read}: {failed} times in a minute"
+        );
+        world.cloud.forgive();
+        tokio::time::sleep(Duration::from_secs(40)).await;
+        provider.get(&all[0].id).await.unwrap();
+        provider.terminate(&all[0].id).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flavour_with_gpus_that_no_table_knows_may_take_as_long_as_the_others() {
+    let mut options = OvhCloudOptions::calm(1);
+    let mut flavor = options.flavors[0].clone();
+    "h900-380".clone_into(&mut flavor.name);
+    (flavor.vcpus, flavor.ram, flavor.gpus) = (30, 380, 1);
+    options.flavors.push(flavor);
+    let world = World::open(options);
+    let provider = world.provider();
+    let wanted = |flavor: &str| order(0, flavor, ZONE, None).purchase;
+    let hours = Duration::from_hours(2);
+    // Before the flavours are read, nobody knows; a machine must not be given up for that.
+    assert_eq!(provider.timeouts(&wanted("h900-380")).registration, hours);
+    provider.catalog().await.unwrap();
+    assert_eq!(provider.timeouts(&wanted("h900-380")).registration, hours);
+    assert!(provider.timeouts(&wanted("b3-8")).registration < hours);
+    assert!(provider.timeouts(&wanted("b9-8")).registration < hours);
+}
