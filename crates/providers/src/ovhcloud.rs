@@ -38,7 +38,7 @@ use tokio::sync::{Mutex as AsyncMutex, OnceCell};
 pub use self::auth::{CredentialSource, Credentials, signature};
 use self::client::Client;
 use self::errors::Meaning;
-use self::fleet::{Entry, Fleet, passed};
+use self::fleet::{Entry, Fleet, NODE_APPEARS, passed};
 use self::operate::{FRESH, Wanted};
 pub use self::options::{OvhOptions, endpoint};
 pub use self::pace::Pace;
@@ -416,7 +416,7 @@ impl Ovh {
         Machine {
             id: machine_id(&site.kube, uid),
             uid: Some(Uid(uid.clone())),
-            state: state(fleet, entry, node),
+            state: state(fleet, entry, node, self.now()),
             links: node
                 .and_then(Node::provider_id)
                 .map(|id| NodeLink::ProviderId(id.into()))
@@ -497,7 +497,7 @@ impl Ovh {
 }
 
 /// How far a machine has come.
-fn state(fleet: &Fleet, entry: &Entry, node: Option<&Node>) -> MachineState {
+fn state(fleet: &Fleet, entry: &Entry, node: Option<&Node>, now: Timestamp) -> MachineState {
     let pool = &entry.pool;
     if entry.leaving.is_some() {
         return MachineState::Stopping;
@@ -529,6 +529,13 @@ fn state(fleet: &Fleet, entry: &Entry, node: Option<&Node>) -> MachineState {
                 Some(known) if known.status == "USER_QUOTA_ERROR" => MachineState::Failed(format!(
                     "the quota of the project is used up: raise it in the OVHcloud console (node pool {pool})"
                 )),
+                // Others of the pool may be why it says so: a node is waited for as long as one usually takes.
+                Some(known) if known.is_broken() && passed(now, entry.at) >= NODE_APPEARS => {
+                    MachineState::Failed(format!(
+                        "node pool {pool} is in the state {} and has made no node for this machine",
+                        known.status
+                    ))
+                }
                 Some(known) => MachineState::Pending(format!(
                     "node pool {pool} is {}; its new node is not listed yet",
                     known.status.to_ascii_lowercase()

@@ -499,7 +499,7 @@ impl Ovh {
             for number in 1..=u32::try_from(most_pools).unwrap_or(100) {
                 let name = shape.pool_name(&self.options.mark, number);
                 let listed = fleet.pools.get(&name);
-                if listed.is_some_and(super::types::NodePool::is_leaving) {
+                if listed.is_some_and(|pool| pool.is_leaving() || pool.is_broken()) {
                     continue;
                 }
                 let room = room.min(self.learned_room(&name));

@@ -76,6 +76,44 @@ async fn reads_that_fail_leave_calls_for_writes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pool_that_is_broken_gets_no_more_machines_and_its_own_fail() {
+    let world = World::open(OvhCloudOptions::calm(1));
+    let provider = world.provider();
+    provider
+        .launch(&order(0, "b3-8", ZONE, None))
+        .await
+        .unwrap();
+    let first = running(&provider, 1).await.remove(0);
+    let pool = world.cloud.pools()[0]["name"].as_str().unwrap().to_owned();
+    // In the pool before it breaks, and never made there.
+    let stuck = provider.launch(&order(1, "b3-8", ZONE, None)).await;
+    world.cloud.break_pool(&pool);
+    let stuck = stuck.unwrap();
+    minutes(1).await;
+    let state = provider.get(&stuck.id).await.unwrap().state;
+    assert!(matches!(state, MachineState::Pending(_)), "{state:?}");
+    minutes(4).await;
+    let state = provider.get(&stuck.id).await.unwrap().state;
+    assert!(
+        matches!(&state, MachineState::Failed(said) if said.contains("ERROR") && said.contains(&pool)),
+        "{state:?}"
+    );
+    // Its successor is made elsewhere.
+    let next = provider
+        .launch(&order(2, "b3-8", ZONE, None))
+        .await
+        .unwrap();
+    for _ in 0..8 {
+        minutes(1).await;
+        let _ = provider.list().await;
+    }
+    let next = provider.get(&next.id).await.unwrap();
+    assert_eq!(next.state, MachineState::Running);
+    let first = provider.get(&first.id).await.unwrap();
+    assert_eq!(first.state, MachineState::Running, "what runs there stays");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_flavour_with_gpus_that_no_table_knows_may_take_as_long_as_the_others() {
     let mut options = OvhCloudOptions::calm(1);
     let mut flavor = options.flavors[0].clone();
