@@ -12,6 +12,7 @@ pub mod client;
 pub mod errors;
 pub mod flavors;
 mod fleet;
+mod leave;
 mod operate;
 mod options;
 mod pace;
@@ -709,6 +710,10 @@ impl Provider for Ovh {
 
     fn timeouts(&self, purchase: &Purchase) -> Timeouts {
         self.timeouts_of(&purchase.instance_type)
+    }
+
+    async fn close(&self) {
+        self.leave().await;
     }
 
     fn credential(&self) -> Option<Name> {

@@ -31,6 +31,51 @@ async fn a_taint_without_a_value_is_not_given_another_one() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn pools_go_with_their_class() {
+    let world = World::open(OvhCloudOptions::calm(1));
+    let provider = world.provider();
+    let orders = [
+        order(0, "b3-8", ZONE, None),
+        order(1, "b3-16", ZONE, None),
+        order(2, "c3-8", ZONE, None),
+    ];
+    provider.launch_all(&orders).await;
+    let all = running(&provider, 3).await;
+    world.cloud.plant(
+        &serde_json::json!({"name": "karpenter-theirs", "flavorName": "b3-8",
+        "desiredNodes": 0, "availabilityZones": [ZONE], "template": null}),
+    );
+    let until_gone = async |machine: &Machine| {
+        for _ in 0..20 {
+            if let Err(ProviderError::NotFound(_)) = provider.terminate(&machine.id).await {
+                return;
+            }
+            tokio::time::sleep(Duration::from_secs(10)).await;
+        }
+        panic!("{} does not go", machine.id);
+    };
+    for machine in &all[1..] {
+        until_gone(machine).await;
+    }
+    // The class has changed: a provider of today has a machine, and the pools of a class in use stay for a while.
+    provider.close().await;
+    assert_eq!(desired(&world).iter().sum::<u64>(), 1);
+    assert_eq!(world.cloud.nodes().len(), 1);
+    until_gone(&all[0]).await;
+    // The class is gone, and its provider is dropped.
+    provider.close().await;
+    drop(provider);
+    minutes(2).await;
+    let names: Vec<String> = world
+        .cloud
+        .pools()
+        .iter()
+        .map(|pool| pool["name"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(names, ["karpenter-theirs"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn reads_that_fail_leave_calls_for_writes() {
     let project = "/1.0/cloud/project/0123456789abcdef0123456789abcdef";
     let kube = format!("{project}/kube/11111111-2222-3333-4444-555555555555");
