@@ -289,7 +289,9 @@ impl Ovh {
         let mut given_up = fleet.given_up(name, now);
         let mut order = fleet.order(name, &given_up);
         let site = self.site().await?;
-        if !order.victims.is_empty()
+        // A node that has come since for a machine that is given up can be named; if it is not, another one goes.
+        let shrinks = !order.victims.is_empty() || !given_up.is_empty();
+        if shrinks
             && order.desired > 0
             && !fleet.is_told(name, &order, now)
             && self.look_again(fleet, &site.kube, name).await?
