@@ -12,12 +12,14 @@ pub mod client;
 pub mod errors;
 pub mod flavors;
 mod fleet;
+mod leave;
 mod operate;
 mod options;
 mod pace;
 pub mod pools;
 pub mod prices;
 mod site;
+mod slot;
 pub mod table;
 pub mod types;
 
@@ -37,13 +39,14 @@ use tokio::sync::{Mutex as AsyncMutex, OnceCell};
 pub use self::auth::{CredentialSource, Credentials, signature};
 use self::client::Client;
 use self::errors::Meaning;
-use self::fleet::{Entry, Fleet, passed};
+use self::fleet::{Entry, Fleet, NODE_APPEARS, passed};
 use self::operate::{FRESH, Wanted};
 pub use self::options::{OvhOptions, endpoint};
 pub use self::pace::Pace;
 use self::pools::{BARE_MARK, SINGLE_ZONE, machine_id, parse_id, stray_uid};
 use self::prices::{Plan, PriceList, Prices};
 pub use self::site::Site;
+use self::slot::Slot;
 use self::types::{KubeFlavor, Node, NovaFlavor};
 use crate::http::Http;
 use crate::{
@@ -85,17 +88,14 @@ struct Lessons {
     over_quota: Option<(u32, Timestamp)>,
     /// Cores by flavour.
     cores: BTreeMap<String, u32>,
+    /// Flavours with GPUs.
+    gpus: BTreeSet<String>,
     no_monthly: BTreeSet<String>,
     zoned: Option<bool>,
     most_pools: Option<usize>,
     room: BTreeMap<String, usize>,
     /// Optional calls that are not granted.
     refused: BTreeMap<&'static str, Timestamp>,
-}
-
-struct Known<T> {
-    value: Arc<T>,
-    at: Timestamp,
 }
 
 /// One cluster of OVHcloud Managed Kubernetes.
@@ -105,9 +105,9 @@ pub struct Ovh {
     clock: Clock,
     prices: Prices,
     site: OnceCell<Site>,
-    zones: AsyncMutex<Option<Vec<String>>>,
-    flavors: AsyncMutex<Option<Known<Vec<KubeFlavor>>>>,
-    stock: AsyncMutex<Option<Known<BTreeMap<String, NovaFlavor>>>>,
+    zones: AsyncMutex<Slot<Vec<String>>>,
+    flavors: AsyncMutex<Slot<Vec<KubeFlavor>>>,
+    stock: AsyncMutex<Slot<BTreeMap<String, NovaFlavor>>>,
     lessons: Mutex<Lessons>,
     fleet: AsyncMutex<Fleet>,
     /// Machines to be removed: whoever holds the fleet takes them all in one go.
@@ -191,53 +191,61 @@ impl Ovh {
     async fn flavors(&self) -> Result<Arc<Vec<KubeFlavor>>, ProviderError> {
         let mut slot = self.flavors.lock().await;
         let now = self.now();
-        if let Some(known) = slot.as_ref()
-            && passed(now, known.at) < FLAVORS_TRUST
-        {
-            return Ok(Arc::clone(&known.value));
+        if let Some(value) = slot.fresh(now, FLAVORS_TRUST) {
+            return Ok(value);
         }
-        let site = self.site().await?;
-        match self.client.flavors(&site.kube, &site.region).await {
-            Ok(all) => {
-                let mut all: Vec<KubeFlavor> = all.into_iter().filter(flavors::is_usable).collect();
-                all.sort_by(|a, b| a.name.cmp(&b.name));
-                all.dedup_by(|a, b| a.name == b.name);
-                self.lessons().cores = all
-                    .iter()
-                    .map(|flavor| (flavor.name.clone(), flavor.vcpus))
-                    .collect();
-                let value = Arc::new(all);
-                *slot = Some(Known {
-                    value: Arc::clone(&value),
-                    at: now,
-                });
-                Ok(value)
-            }
-            // A person must act: it must show.
-            Err(refused) if !refused.error.passes() => Err(refused.error),
-            Err(refused) => match slot.as_mut() {
-                Some(known) => {
-                    tracing::warn!(error = %refused.error, "flavours stay what they were");
-                    Ok(Arc::clone(&known.value))
+        if slot.held(now).is_none() {
+            let site = self.site().await?;
+            match self.client.flavors(&site.kube, &site.region).await {
+                Ok(all) => {
+                    let mut all: Vec<KubeFlavor> =
+                        all.into_iter().filter(flavors::is_usable).collect();
+                    all.sort_by(|a, b| a.name.cmp(&b.name));
+                    all.dedup_by(|a, b| a.name == b.name);
+                    self.learn_flavors(&all);
+                    return Ok(slot.keep(all, now));
                 }
-                None => Err(refused.error),
-            },
+                Err(refused) => {
+                    tracing::warn!(error = %refused.error, "flavours stay what they were");
+                    slot.failed = Some((self.now(), refused.error));
+                }
+            }
         }
+        match (slot.held(now).cloned(), slot.value()) {
+            // A person must act: it must show.
+            (Some(error), _) if !error.passes() => Err(error),
+            (_, Some(value)) => Ok(value),
+            (Some(error), None) => Err(error),
+            (None, None) => Err(ProviderError::Transient("no flavours are known".to_owned())),
+        }
+    }
+
+    fn learn_flavors(&self, all: &[KubeFlavor]) {
+        let mut lessons = self.lessons();
+        lessons.cores = all
+            .iter()
+            .map(|flavor| (flavor.name.clone(), flavor.vcpus))
+            .collect();
+        lessons.gpus = all
+            .iter()
+            .filter(|flavor| flavor.gpus > 0)
+            .map(|flavor| flavor.name.clone())
+            .collect();
     }
 
     /// Disks, stock and plan codes, where the credentials may ask.
     async fn stock(&self) -> Arc<BTreeMap<String, NovaFlavor>> {
         let mut slot = self.stock.lock().await;
         let now = self.now();
-        let kept = slot.as_ref().map(|known| Arc::clone(&known.value));
-        let due = slot
-            .as_ref()
-            .is_none_or(|known| passed(now, known.at) >= STOCK_TRUST);
+        if let Some(value) = slot.fresh(now, STOCK_TRUST) {
+            return value;
+        }
+        let kept = slot.value().unwrap_or_default();
         let Ok(site) = self.site().await else {
-            return kept.unwrap_or_default();
+            return kept;
         };
-        if !due || !self.may_try("GET flavor", now) {
-            return kept.unwrap_or_default();
+        if slot.held(now).is_some() || !self.may_try("GET flavor", now) {
+            return kept;
         }
         match self.client.nova_flavors(&site.region).await {
             Ok(all) => {
@@ -246,18 +254,14 @@ impl Ovh {
                     .filter(|flavor| flavor.os_type != "windows")
                     .map(|flavor| (flavor.name.clone(), flavor))
                     .collect();
-                let value = Arc::new(value);
-                *slot = Some(Known {
-                    value: Arc::clone(&value),
-                    at: now,
-                });
-                value
+                slot.keep(value, now)
             }
             Err(refused) => {
                 if let Meaning::NotGranted(call) = &refused.meaning {
                     self.note_refused("GET flavor", call, now);
                 }
-                kept.unwrap_or_default()
+                slot.failed = Some((self.now(), refused.error));
+                kept
             }
         }
     }
@@ -413,7 +417,7 @@ impl Ovh {
         Machine {
             id: machine_id(&site.kube, uid),
             uid: Some(Uid(uid.clone())),
-            state: state(fleet, entry, node),
+            state: state(fleet, entry, node, self.now()),
             links: node
                 .and_then(Node::provider_id)
                 .map(|id| NodeLink::ProviderId(id.into()))
@@ -469,9 +473,18 @@ impl Ovh {
             .collect())
     }
 
+    /// Whether machines of a flavour take long; also if nobody has said yet what the flavour is.
+    fn is_slow(&self, flavor: &str) -> bool {
+        let lessons = self.lessons();
+        match table::find(flavor) {
+            Some(row) => row.gpus > 0,
+            None => lessons.cores.is_empty() || lessons.gpus.contains(flavor),
+        }
+    }
+
     /// How long machines of a flavour take.
-    fn timeouts_of(flavor: &str) -> Timeouts {
-        if table::find(flavor).is_some_and(|row| row.gpus > 0) {
+    fn timeouts_of(&self, flavor: &str) -> Timeouts {
+        if self.is_slow(flavor) {
             return Timeouts {
                 launch: Duration::from_mins(90),
                 registration: Duration::from_hours(2),
@@ -485,7 +498,7 @@ impl Ovh {
 }
 
 /// How far a machine has come.
-fn state(fleet: &Fleet, entry: &Entry, node: Option<&Node>) -> MachineState {
+fn state(fleet: &Fleet, entry: &Entry, node: Option<&Node>, now: Timestamp) -> MachineState {
     let pool = &entry.pool;
     if entry.leaving.is_some() {
         return MachineState::Stopping;
@@ -517,6 +530,13 @@ fn state(fleet: &Fleet, entry: &Entry, node: Option<&Node>) -> MachineState {
                 Some(known) if known.status == "USER_QUOTA_ERROR" => MachineState::Failed(format!(
                     "the quota of the project is used up: raise it in the OVHcloud console (node pool {pool})"
                 )),
+                // Others of the pool may be why it says so: a node is waited for as long as one usually takes.
+                Some(known) if known.is_broken() && passed(now, entry.at) >= NODE_APPEARS => {
+                    MachineState::Failed(format!(
+                        "node pool {pool} is in the state {} and has made no node for this machine",
+                        known.status
+                    ))
+                }
                 Some(known) => MachineState::Pending(format!(
                     "node pool {pool} is {}; its new node is not listed yet",
                     known.status.to_ascii_lowercase()
@@ -689,7 +709,11 @@ impl Provider for Ovh {
     }
 
     fn timeouts(&self, purchase: &Purchase) -> Timeouts {
-        Ovh::timeouts_of(&purchase.instance_type)
+        self.timeouts_of(&purchase.instance_type)
+    }
+
+    async fn close(&self) {
+        self.leave().await;
     }
 
     fn credential(&self) -> Option<Name> {

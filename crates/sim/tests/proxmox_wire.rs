@@ -246,6 +246,71 @@ async fn a_copy_of_a_template_is_set_up_grown_and_started() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_template_that_carries_the_tag_of_machines_is_copied_like_any_other() {
+    let template = || {
+        Some(Template {
+            name: "debian".to_owned(),
+            storage: None,
+            linked: false,
+            disk_gib: None,
+        })
+    };
+    let mut world = World::open(|options, _| options.template = template());
+    let config = [
+        ("name", "debian"),
+        ("template", "1"),
+        ("scsi0", "ceph:8"),
+        ("boot", "order=scsi0"),
+        ("tags", "joiner"),
+    ];
+    world.cloud.plant(9000, "pve2", &config, false);
+    // One that is given up before it is set up, one over a crash, and one straight through.
+    let first = world.provider.launch(&order(1)).await.unwrap();
+    seconds(45).await;
+    world.until_gone(&first.id).await;
+    let second = world.provider.launch(&order(2)).await.unwrap();
+    seconds(45).await;
+    let mut options = class(IDS);
+    options.template = template();
+    world.restart(options);
+    let again = world.provider.launch(&order(2)).await.unwrap();
+    assert_eq!(again.id, second.id);
+    world.until_running(&second.id).await;
+    let third = world.provider.launch(&order(3)).await.unwrap();
+    world.until_running(&third.id).await;
+    assert_eq!(world.cloud.machines().len(), 3);
+    for id in [&second.id, &third.id] {
+        world.until_gone(id).await;
+    }
+    let left: Vec<u32> = world.cloud.machines().keys().copied().collect();
+    assert_eq!(left, [9000]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_a_host_did_not_answer_may_still_take_effect_and_makes_no_twin() {
+    for (status, takes) in [(596, 2), (597, 20), (599, 60)] {
+        let world = World::open(|_, _| {});
+        let late = CallFault::Late(status, Duration::from_secs(takes));
+        world.cloud.fail("POST /nodes/", late, 1);
+        let error = world.provider.launch(&order(1)).await.unwrap_err();
+        assert!(error.passes(), "{error}");
+        let mut bought = None;
+        for _ in 0..30 {
+            if let Ok(machine) = world.provider.launch(&order(1)).await {
+                bought = Some(machine);
+                break;
+            }
+            seconds(5).await;
+        }
+        world.until_running(&bought.unwrap().id).await;
+        seconds(120).await;
+        let all = world.cloud.machines();
+        let uuids: Vec<&String> = all.values().map(|vm| &vm.config["smbios1"]).collect();
+        assert_eq!(uuids.len(), 1, "{status}: {uuids:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_machine_that_was_moved_is_the_same_machine() {
     let world = World::open(|_, _| {});
     let machine = world.provider.launch(&order(1)).await.unwrap();

@@ -242,7 +242,8 @@ impl Ec2 {
         let request = sign::post(&url, &[("content-type", FORM)], body, &keys, &scope, now)?;
         tracing::trace!(action = form.action, region = %self.region, "asking");
         let reply = self.http.send(request, Retry::Never).await;
-        let reply = reply.map_err(|error| AwsError::transport(form.action, &error))?;
+        let reply = reply
+            .map_err(|error| AwsError::transport(form.action, self.endpoint.host(), &error))?;
         if reply.status.is_success() {
             return Ok(reply);
         }

@@ -118,14 +118,10 @@ impl AwsError {
         }
     }
 
-    /// Nothing came back.
-    pub(super) fn transport(action: &str, error: &HttpError) -> Self {
-        AwsError::new(
-            action,
-            "NoAnswer",
-            error.to_string(),
-            AwsErrorKind::Unavailable,
-        )
+    /// Nothing came back: from where is what tells a region that does not exist.
+    pub(super) fn transport(action: &str, host: &str, error: &HttpError) -> Self {
+        let message = format!("{host}: {error}");
+        AwsError::new(action, "NoAnswer", message, AwsErrorKind::Unavailable)
     }
 
     /// What came back cannot be read.
@@ -233,6 +229,14 @@ mod tests {
     use http::{HeaderMap, StatusCode};
 
     use super::*;
+
+    #[test]
+    fn whoever_cannot_be_reached_is_named() {
+        let error = HttpError::Transport("dns error".to_owned());
+        let host = "ec2.eu-cental-1.amazonaws.com";
+        let said = AwsError::transport("DescribeSubnets", host, &error).to_string();
+        assert!(said.contains(host) && said.contains("dns error"), "{said}");
+    }
 
     fn reply(status: u16, body: &str) -> Reply {
         Reply {

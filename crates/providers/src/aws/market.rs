@@ -479,18 +479,28 @@ fn required<V>(value: Option<Arc<V>>, age: &Age) -> Result<Arc<V>, AwsError> {
     })
 }
 
-/// The list price: of the region where the price list says so, otherwise that of us-east-1, which is near enough to tell
-/// a bargain from none.
+/// The list price: of the region where the price list says so, otherwise that of us-east-1 and what the region is dearer
+/// at most. Spot that costs more than this is passed over, so it may be too high and not too low.
 fn list_price(list: Option<&BTreeMap<String, Money>>, region: &str, name: &str) -> Option<Money> {
     let listed = list.and_then(|list| list.get(name).copied());
-    let built_in = || facts().get(name).and_then(|one| one.list_price);
-    // In China prices are in another currency.
     listed.or_else(|| {
-        if region.starts_with("cn-") {
-            None
-        } else {
-            built_in()
-        }
+        let built_in = facts().get(name).and_then(|one| one.list_price)?;
+        Some(Money::from_nanos(
+            built_in.nanos() / 100 * dearer_percent(region)?,
+        ))
+    })
+}
+
+/// What GPU instances cost at most in a region, in percent of what they cost in us-east-1.
+fn dearer_percent(region: &str) -> Option<i64> {
+    Some(match region {
+        "us-east-1" | "us-east-2" | "us-west-2" => 100,
+        // Prices are in another currency.
+        one if one.starts_with("cn-") => return None,
+        one if one.starts_with("us-") || one.starts_with("ca-") => 130,
+        one if one.starts_with("eu-") => 140,
+        one if one.starts_with("sa-") => 190,
+        _ => 170,
     })
 }
 
@@ -540,6 +550,25 @@ mod tests {
             spot_price: price.into(),
             timestamp: at.into(),
         }
+    }
+
+    #[test]
+    fn what_is_good_spot_in_a_dear_region_is_not_cut_by_prices_of_a_cheap_one() {
+        let price = |region: &str| list_price(None, region, "g5.xlarge").map(Money::dollars);
+        let home = price("us-east-1").unwrap();
+        assert_eq!(price("us-west-2"), Some(home));
+        // What AWS asks for a g5.xlarge in São Paulo, Frankfurt and Tokyo is 1.7, 1.25 and 1.45 times as much.
+        for (region, dearer) in [
+            ("sa-east-1", 1.7),
+            ("eu-central-1", 1.25),
+            ("ap-northeast-1", 1.45),
+        ] {
+            assert!(price(region).unwrap() >= home * dearer, "{region}");
+        }
+        assert_eq!(price("cn-north-1"), None);
+        let list = BTreeMap::from([("g5.xlarge".to_owned(), Money::from_dollars(1.2))]);
+        let listed = list_price(Some(&list), "sa-east-1", "g5.xlarge");
+        assert_eq!(listed, Some(Money::from_dollars(1.2)));
     }
 
     #[test]

@@ -75,7 +75,7 @@ pub(super) async fn list_prices(
             now,
         )?;
         let reply = http.send(request, Retry::READ).await;
-        let reply = reply.map_err(|error| AwsError::transport(ACTION, &error))?;
+        let reply = reply.map_err(|error| AwsError::transport(ACTION, endpoint.host(), &error))?;
         if !reply.status.is_success() {
             return Err(AwsError::refusal(ACTION, &reply));
         }

@@ -16,7 +16,7 @@ use super::types::{
 };
 use super::{Clock, OvhOptions};
 use crate::ProviderError;
-use crate::http::{Endpoint, Http, Reply, Retry, excerpt};
+use crate::http::{Endpoint, Http, HttpError, Reply, Retry, excerpt};
 
 /// The API, as one project sees it.
 pub struct Client {
@@ -154,7 +154,8 @@ impl Client {
             .header(ACCEPT, "application/json")
             .body(Bytes::new())
             .map_err(|error| ProviderError::Invalid(error.to_string()))?;
-        let reply = self.http.send(request, Retry::READ).await?;
+        let reply = self.http.send(request, Retry::READ).await;
+        let reply = reply.map_err(|error| self.unreachable(&error))?;
         if reply.status.is_success() {
             return Ok(reply.body);
         }
@@ -220,7 +221,17 @@ impl Client {
             .map_err(|error| ProviderError::Invalid(error.to_string()))?;
         request.headers_mut().extend(headers);
         tracing::trace!(%method, path, "asking");
-        Ok(self.http.send(request, Retry::Never).await?)
+        let reply = self.http.send(request, Retry::Never).await;
+        reply.map_err(|error| self.unreachable(&error))
+    }
+
+    /// Nothing came back: from where is what people need to know.
+    fn unreachable(&self, error: &HttpError) -> ProviderError {
+        let said = format!("{}: {error}", self.api.host());
+        match error {
+            HttpError::Setup(_) => ProviderError::Invalid(said),
+            _ => ProviderError::Transient(said),
+        }
     }
 }
 

@@ -94,6 +94,8 @@ pub(super) struct Fleet {
     pub(super) nodes: BTreeMap<String, PoolNodes>,
     /// When the pools were read.
     pub(super) read: Option<Timestamp>,
+    /// When reading them last failed, and why.
+    pub(super) failed: Option<(Timestamp, ProviderError)>,
     pub(super) made: BTreeMap<String, Made>,
     pub(super) ordered: BTreeMap<String, Ordered>,
     /// When each pool was last told to grow.

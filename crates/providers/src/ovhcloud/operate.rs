@@ -15,6 +15,8 @@ use crate::{LaunchRequest, LedgerEntry, ProviderError, Uid};
 
 /// How old the reading may be that reads are answered from.
 pub(super) const FRESH: Duration = Duration::from_secs(10);
+/// How long a reading that failed is not repeated.
+const FAILED: Duration = Duration::from_secs(5);
 /// How old it may be when the calls of this minute are needed for writes.
 const SHORT: Duration = Duration::from_mins(1);
 /// How old it may be when nodes are named that are to go.
@@ -88,13 +90,26 @@ impl Ovh {
         Ok(())
     }
 
-    /// Sees to it that the reading is not older than `age`, gives new nodes to the machines that wait for them, and
-    /// forgets machines whose nodes are gone.
+    /// Sees to it that the reading is not older than `age`. One that failed a moment ago is not repeated: calls are too
+    /// few to fail once for each machine.
     pub(super) async fn refresh(
         &self,
         fleet: &mut Fleet,
         age: Duration,
     ) -> Result<(), ProviderError> {
+        if let Some((at, error)) = &fleet.failed
+            && passed(self.now(), *at) < FAILED
+        {
+            return Err(error.clone());
+        }
+        let read = self.read(fleet, age).await;
+        fleet.failed = read.as_ref().err().map(|error| (self.now(), error.clone()));
+        read
+    }
+
+    /// Sees to it that the reading is not older than `age`, gives new nodes to the machines that wait for them, and
+    /// forgets machines whose nodes are gone.
+    async fn read(&self, fleet: &mut Fleet, age: Duration) -> Result<(), ProviderError> {
         let now = self.now();
         if let Some(read) = fleet.read {
             let old = passed(now, read);
@@ -485,7 +500,7 @@ impl Ovh {
             for number in 1..=u32::try_from(most_pools).unwrap_or(100) {
                 let name = shape.pool_name(&self.options.mark, number);
                 let listed = fleet.pools.get(&name);
-                if listed.is_some_and(super::types::NodePool::is_leaving) {
+                if listed.is_some_and(|pool| pool.is_leaving() || pool.is_broken()) {
                     continue;
                 }
                 let room = room.min(self.learned_room(&name));

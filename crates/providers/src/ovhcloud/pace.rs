@@ -9,7 +9,10 @@ use crate::ProviderError;
 
 /// How many calls may be made in one go after a rest.
 const BURST: f64 = 10.0;
-/// How many calls are regained each second: with the burst, at most 55 in any minute.
+/// How many calls a new process may make at once: the one before it may have made all that it could.
+const FIRST: f64 = 4.0;
+/// How many calls are regained each second: with the burst, at most 55 in any minute, and 59 in one in which the process
+/// begins again.
 const PER_SECOND: f64 = 0.75;
 /// The longest that a call waits for its turn here instead of at the caller.
 const PATIENCE: Duration = Duration::from_secs(45);
@@ -30,7 +33,7 @@ impl Default for Pace {
     fn default() -> Self {
         Pace {
             bucket: Mutex::new(Bucket {
-                tokens: BURST,
+                tokens: FIRST,
                 at: None,
             }),
         }
@@ -103,6 +106,35 @@ mod tests {
             let end = *start + Duration::from_mins(1);
             let within = made[index..].iter().filter(|at| **at < end).count();
             assert!(within <= 56, "{within} calls within a minute");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_process_that_begins_again_does_not_break_the_limit() {
+        for lived in [1, 20, 40, 59] {
+            let mut made: Vec<Instant> = Vec::new();
+            // A process that has rested has the whole burst.
+            let pace = Pace::default();
+            pace.turn().await.unwrap();
+            tokio::time::sleep(Duration::from_mins(1)).await;
+            let end = Instant::now() + Duration::from_secs(lived);
+            while Instant::now() < end {
+                pace.turn().await.unwrap();
+                made.push(Instant::now());
+            }
+            let pace = Pace::default();
+            for _ in 0..100 {
+                pace.turn().await.unwrap();
+                made.push(Instant::now());
+            }
+            for (index, start) in made.iter().enumerate() {
+                let end = *start + Duration::from_mins(1);
+                let within = made[index..].iter().filter(|at| **at < end).count();
+                assert!(
+                    within <= 60,
+                    "{within} calls within a minute, restarted after {lived} s"
+                );
+            }
         }
     }
 

@@ -77,7 +77,7 @@ pub struct Shape {
     pub anti_affinity: bool,
     /// Labels of the template.
     pub labels: BTreeMap<String, String>,
-    /// Taints of the template.
+    /// Taints of the nodes; those without a value are not in the template.
     pub taints: Vec<PoolTaint>,
     /// Without the labels of the machines: pools are short, and whoever registers nodes labels them anyway.
     pub bare: bool,
@@ -173,6 +173,16 @@ impl Shape {
         }
     }
 
+    /// The taints that a template can say. The API takes none without a value, and one with another value would be kept
+    /// when the node is registered: pods that tolerate the real one would never run there. Registration adds those that
+    /// are missing.
+    fn taints_with_values(&self) -> Vec<PoolTaint> {
+        let all = self.taints.iter();
+        all.filter(|taint| !taint.value.is_empty())
+            .cloned()
+            .collect()
+    }
+
     /// The pool to be made. `zoned` is whether the cluster wants to hear a zone.
     pub fn pool(&self, mark: &Mark, name: &str, desired: u32, max: u32, zoned: bool) -> NewPool {
         let mut annotations = BTreeMap::from([
@@ -203,7 +213,7 @@ impl Shape {
                     finalizers: Vec::new(),
                 },
                 spec: TemplateSpec {
-                    taints: self.taints.clone(),
+                    taints: self.taints_with_values(),
                     unschedulable: false,
                 },
             },
@@ -211,15 +221,10 @@ impl Shape {
     }
 }
 
-/// A taint as the API takes it: with a value.
 fn pool_taint(taint: &Taint) -> PoolTaint {
     PoolTaint {
         key: taint.key.to_string(),
-        value: if taint.value.is_empty() {
-            "true".to_owned()
-        } else {
-            taint.value.to_string()
-        },
+        value: taint.value.to_string(),
         effect: taint.effect.to_string(),
     }
 }
@@ -297,12 +302,26 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_taint_value_is_made_one_that_the_api_takes() {
-        let taint = pool_taint(&Taint::no_schedule("dedicated"));
-        assert_eq!(
-            (taint.value.as_str(), taint.effect.as_str()),
-            ("true", "NoSchedule")
-        );
+    fn a_taint_without_a_value_tells_shapes_apart_and_is_left_to_registration() {
+        let plain = shape("b3-8", "nova");
+        let mut tainted = plain.clone();
+        tainted.taints = vec![pool_taint(&Taint::no_schedule("dedicated"))];
+        let name = tainted.pool_name(&mark(), 1);
+        assert_ne!(name, plain.pool_name(&mark(), 1));
+        let pool = tainted.pool(&mark(), &name, 1, 100, false);
+        assert_eq!(pool.template.spec.taints, []);
+        let mut taint = Taint::no_schedule("team");
+        taint.value = "a".into();
+        tainted.taints.push(pool_taint(&taint));
+        let pool = tainted.pool(&mark(), &name, 1, 100, false);
+        let said: Vec<_> = pool
+            .template
+            .spec
+            .taints
+            .iter()
+            .map(|one| (&*one.key, &*one.value))
+            .collect();
+        assert_eq!(said, [("team", "a")]);
     }
 
     #[test]

@@ -102,12 +102,15 @@ impl Ovh {
         }
         let site = self.site().await?;
         let mut slot = self.zones.lock().await;
-        if let Some(zones) = slot.as_ref()
+        if let Some(zones) = slot.value()
             && !(learned == Some(true) && zones.len() == 1)
         {
-            return Ok(zones.clone());
+            return Ok(zones.to_vec());
         }
         let now = self.now();
+        if let Some(error) = slot.held(now) {
+            return Err(error.clone());
+        }
         let usual = || {
             let low = site.region.to_ascii_lowercase();
             ["a", "b", "c"]
@@ -121,7 +124,10 @@ impl Ovh {
                 Err(refused) => match refused.meaning {
                     Meaning::NotGranted(call) => self.note_refused("GET region", &call, now),
                     Meaning::NotFound => {}
-                    _ => return Err(refused.error),
+                    _ => {
+                        slot.failed = Some((self.now(), refused.error.clone()));
+                        return Err(refused.error);
+                    }
                 },
             }
         }
@@ -133,7 +139,6 @@ impl Ovh {
         } else {
             vec![SINGLE_ZONE.to_owned()]
         };
-        *slot = Some(zones.clone());
-        Ok(zones)
+        Ok(slot.keep(zones, now).to_vec())
     }
 }

@@ -381,7 +381,10 @@ impl Client {
             Trouble::NoQuorum => format!("the Proxmox cluster has no quorum ({text})"),
             _ => text,
         };
-        Err(CallError::Refused { trouble, text })
+        Err(match trouble {
+            Trouble::Unanswered => CallError::Lost(format!("{}: {status} {text}", self.api.host())),
+            trouble => CallError::Refused { trouble, text },
+        })
     }
 
     async fn authorization(&self, renew: bool) -> Result<(HeaderValue, ApiToken), CallError> {

@@ -108,11 +108,11 @@ impl Proxmox {
             // It only spares users a surprise later.
             Err(_) => return Ok(()),
         };
-        let has = |path: &str, privilege: &str| {
-            let on = granted.get(path).and_then(|all| all.get(privilege));
-            on.and_then(as_number).is_some()
+        let wide = |privilege: &str| {
+            ["/vms", "/"]
+                .iter()
+                .any(|path| has(&granted, path, privilege))
         };
-        let wide = |privilege: &str| has("/vms", privilege) || has("/", privilege);
         site.sees_all = wide("VM.Audit");
         // Privileges on a pool or on single machines cannot be judged from here.
         if granted
@@ -505,6 +505,7 @@ impl Proxmox {
             settings: String::new(),
             created: Timestamp::UNIX_EPOCH,
             stage: Stage::Wanted,
+            copying: false,
         };
         let said = format!("host {} does not answer", guest.node);
         Machine {
@@ -529,6 +530,12 @@ impl Candidate {
         let known = self.known.as_ref()?;
         (known.proven.mark.uid == *uid).then_some((&self.guest, known))
     }
+}
+
+/// Whether a privilege holds for everything below a path: 0 stands for one on the path alone.
+fn has(granted: &BTreeMap<String, BTreeMap<String, Value>>, path: &str, privilege: &str) -> bool {
+    let on = granted.get(path).and_then(|all| all.get(privilege));
+    on.and_then(as_number).is_some_and(|below| below != 0)
 }
 
 /// A machine that is listed and cannot be read is not gone: only a list without it says so.
@@ -578,4 +585,28 @@ fn storages_of(config: &Config) -> BTreeSet<String> {
         .filter_map(|value| value.split(',').next()?.split_once(':'))
         .map(|(storage, _)| storage.to_owned())
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_privilege_on_a_path_alone_says_nothing_about_the_machines_below() {
+        let granted = BTreeMap::from([
+            (
+                "/".to_owned(),
+                BTreeMap::from([("VM.Audit".to_owned(), json!(0))]),
+            ),
+            (
+                "/vms".to_owned(),
+                BTreeMap::from([("VM.Allocate".to_owned(), json!(1))]),
+            ),
+        ]);
+        assert!(!has(&granted, "/", "VM.Audit"));
+        assert!(has(&granted, "/vms", "VM.Allocate"));
+        assert!(!has(&granted, "/vms", "VM.Clone"));
+    }
 }

@@ -13,6 +13,7 @@ use super::mark::{self, Mark, Proven, Stage};
 use super::memory::Known;
 use super::refusal::{CallError, Trouble};
 use super::settings::{self, Size};
+use super::types::Guest;
 use super::{Proxmox, catalog, parse_id};
 use crate::{LaunchRequest, Machine, MachineId, MachineState, ProviderError, Uid};
 
@@ -31,6 +32,8 @@ struct Place {
     source: Option<Source>,
     mark: Mark,
     size: Size,
+    /// The number was asked for before, and no answer came.
+    again: bool,
 }
 
 impl Proxmox {
@@ -63,6 +66,13 @@ impl Proxmox {
                     return self.made(&site, &place, &task).await;
                 }
                 Err(error) if error.trouble() == Trouble::Exists => {
+                    if place.again {
+                        // Ours if the call whose answer was lost has taken effect since.
+                        match self.go_on(vmid, &request.uid).await {
+                            Err(ProviderError::NotFound(_) | ProviderError::Unauthorised(_)) => {}
+                            other => return other,
+                        }
+                    }
                     self.memory().withdraw(vmid);
                     self.memory().known.remove(&vmid);
                     taken.insert(vmid);
@@ -140,17 +150,7 @@ impl Proxmox {
             else {
                 continue;
             };
-            let mut used: BTreeSet<u32> = seen.guests.iter().map(|guest| guest.vmid).collect();
-            used.extend(taken);
-            used.extend(seen.promises.keys());
-            let recent = self.memory().recent();
-            let ids = self.options.ids;
-            let vmid = ids.pick(&request.uid, &used, &recent).ok_or_else(|| {
-                ProviderError::Quota(format!(
-                    "vmIDRange: all numbers from {} to {} are in use",
-                    ids.first, ids.last
-                ))
-            })?;
+            let (vmid, again) = self.number(&request.uid, &seen, taken)?;
             let source = seen.copies.as_ref().and_then(|all| all.get(&host).cloned());
             self.memory().promise(vmid, &host, size, self.now());
             let mark = self.mark(request, vmid, room, size);
@@ -159,10 +159,45 @@ impl Proxmox {
                 source,
                 mark,
                 size,
+                again,
             });
         }
         let rooms = headroom::survey(&self.options, &seen)?;
         Err(full(&rooms))
+    }
+
+    /// The number for a machine, and whether it was asked for before: if the answer to an earlier call was lost, that call
+    /// may still take effect, and under another number there would be two.
+    fn number(
+        &self,
+        uid: &Uid,
+        seen: &headroom::Observed,
+        taken: &BTreeSet<u32>,
+    ) -> Result<(u32, bool), ProviderError> {
+        let mut used: BTreeSet<u32> = seen.guests.iter().map(|guest| guest.vmid).collect();
+        used.extend(taken);
+        if let Some(vmid) = self.memory().number_of(uid) {
+            if !used.contains(&vmid) {
+                return Ok((vmid, true));
+            }
+            let machine =
+                |guest: &Guest| guest.vmid == vmid && guest.kind == "qemu" && !guest.template;
+            if !taken.contains(&vmid) && seen.guests.iter().any(machine) {
+                return Err(ProviderError::Transient(format!(
+                    "VM {vmid} may be this machine: it appeared a moment ago"
+                )));
+            }
+        }
+        used.extend(seen.promises.keys());
+        let recent = self.memory().recent();
+        let ids = self.options.ids;
+        let vmid = ids.pick(uid, &used, &recent).ok_or_else(|| {
+            ProviderError::Quota(format!(
+                "vmIDRange: all numbers from {} to {} are in use",
+                ids.first, ids.last
+            ))
+        })?;
+        Ok((vmid, false))
     }
 
     fn size(&self, request: &LaunchRequest) -> Size {
@@ -198,6 +233,7 @@ impl Proxmox {
             settings: self.settings.clone(),
             created: self.now(),
             stage: Stage::Wanted,
+            copying: self.options.template.is_some(),
         }
     }
 
@@ -366,8 +402,12 @@ impl Proxmox {
                 Err(error) => return Err(refused(error)),
             }
         }
+        let mark = &Mark {
+            copying: false,
+            ..mark.clone()
+        };
         let fields = settings::set_up(&self.options, mark, size);
-        // Tag and UUID come last: what carries them is whole.
+        // Tag, UUID and the mark of a whole machine are written in one go.
         let configured = self.client.configure(&owned.host, vmid, &fields).await;
         configured.map_err(refused)?;
         let known = Known {

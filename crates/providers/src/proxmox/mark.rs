@@ -59,6 +59,10 @@ pub struct Mark {
     /// How far it has come.
     #[serde(default)]
     pub stage: Stage,
+    /// Whether it is a copy of a template that is not set up yet: it still has the tags and the UUID that came with the
+    /// copy.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub copying: bool,
 }
 
 impl Mark {
@@ -114,8 +118,13 @@ pub fn prove(owner: &Owner, tag: &str, vmid: u32, config: &Config) -> Result<Pro
             mark,
             finished: true,
         }),
-        // A copy of a template: marked with its own number and name by the call that made it.
+        // A copy of a template: marked with its own number and name by the call that made it. The template may carry the
+        // tag too.
         (false, false) => Ok(Proven {
+            mark,
+            finished: false,
+        }),
+        (true, false) if mark.copying => Ok(Proven {
             mark,
             finished: false,
         }),
@@ -186,6 +195,7 @@ pub(super) mod tests {
             settings: "x".to_owned(),
             created: Timestamp::UNIX_EPOCH,
             stage: Stage::Wanted,
+            copying: false,
         }
     }
 
@@ -246,6 +256,29 @@ pub(super) mod tests {
         config.0.insert("tags".into(), "template".into());
         config.0.insert("smbios1".into(), "uuid=beef".into());
         assert!(!prove(&owner(), "joiner", 1250, &config).unwrap().finished);
+    }
+
+    #[test]
+    fn a_copy_of_a_template_that_carries_the_tag_is_ours_until_it_is_set_up() {
+        let copying = Mark {
+            copying: true,
+            ..mark()
+        };
+        let mut half = config(&copying);
+        half.0.insert("smbios1".into(), "uuid=beef".into());
+        assert!(!prove(&owner(), "joiner", 1250, &half).unwrap().finished);
+        let unwanted = Mark {
+            stage: Stage::Unwanted,
+            ..copying
+        };
+        half.0
+            .insert("description".into(), unwanted.description().into());
+        let proven = prove(&owner(), "joiner", 1250, &half).unwrap();
+        assert_eq!(
+            (proven.finished, proven.mark.stage),
+            (false, Stage::Unwanted)
+        );
+        assert!(!mark().description().contains("copying"));
     }
 
     #[test]

@@ -117,6 +117,14 @@ impl Memory {
         all
     }
 
+    /// The number that a machine was asked for under.
+    pub(super) fn number_of(&self, uid: &Uid) -> Option<u32> {
+        let mut known = self.known.iter();
+        known
+            .find(|(_, known)| known.proven.mark.uid == *uid)
+            .map(|(vmid, _)| *vmid)
+    }
+
     pub(super) fn recent(&self) -> BTreeSet<u32> {
         self.recent.keys().copied().collect()
     }

@@ -40,6 +40,8 @@ pub enum Trouble {
     Running,
     /// The machine is protected against being removed.
     Protected,
+    /// The host that the call was handed to did not say how it ended: it may have taken effect.
+    Unanswered,
     /// The task is not known (yet).
     NoTask,
     /// Path or method is unknown: an old version, or not Proxmox.
@@ -104,6 +106,7 @@ impl From<CallError> for ProviderError {
             | Trouble::NoQuorum
             | Trouble::Running
             | Trouble::Protected
+            | Trouble::Unanswered
             | Trouble::NoTask
             | Trouble::Other => ProviderError::Transient(text),
         }
@@ -116,7 +119,7 @@ pub fn trouble(status: Option<u16>, text: &str, fields: &BTreeMap<String, String
     match status {
         Some(401) => return Trouble::Token,
         Some(595) => return Trouble::HostOffline,
-        Some(596..=599) => return Trouble::Busy,
+        Some(596..=599) => return Trouble::Unanswered,
         Some(501) => return Trouble::NoSuchCall,
         _ => {}
     }
@@ -303,8 +306,8 @@ mod tests {
             ),
             (501, "Method 'GET /x' not implemented", Trouble::NoSuchCall),
             (595, "No route to host", Trouble::HostOffline),
-            (596, "Broken pipe", Trouble::Busy),
-            (599, "Connection timed out", Trouble::Busy),
+            (596, "Broken pipe", Trouble::Unanswered),
+            (599, "Connection timed out", Trouble::Unanswered),
             (500, "something new", Trouble::Other),
         ] {
             assert_eq!(of(status, text), expected, "{status} {text}");

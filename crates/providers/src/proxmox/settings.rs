@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::{Value, json};
+
 use super::client::Fields;
 use super::mark::{Mark, digest};
 use super::{Interface, ProxmoxOptions};
@@ -114,10 +116,8 @@ pub fn check(options: &ProxmoxOptions) -> Result<Vec<String>, ProviderError> {
                 "vmOptions: {name} has a line break or control character in its value"
             ));
         }
-        if is_drive(name) && attaches(value) {
-            return invalid(format!(
-                "vmOptions: {name}: {value:?} would attach a volume that is there already to every machine: write STORAGE:SIZE to make one for each"
-            ));
+        if let Some(why) = reaches_others(name, value) {
+            return invalid(format!("vmOptions: {name}: {value:?} {why}"));
         }
         let one_socket = name == "sockets" && value == "1";
         let own_device = options.interfaces.iter().any(|one| one.name == *name);
@@ -176,24 +176,53 @@ pub fn check(options: &ProxmoxOptions) -> Result<Vec<String>, ProviderError> {
 fn is_drive(name: &str) -> bool {
     ["scsi", "virtio", "sata", "ide", "efidisk", "tpmstate"]
         .iter()
-        .any(|bus| {
-            name.strip_prefix(bus)
-                .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()))
-        })
+        .any(|bus| name.strip_prefix(bus).is_some_and(is_number))
 }
 
-/// Whether a drive is an existing volume, and not one to be made, an image to be imported or a CD.
-fn attaches(value: &str) -> bool {
-    let media = value.contains("media=cdrom") || value.contains("import-from=");
-    let volume = value.split(',').next().unwrap_or_default();
-    let volume = volume.strip_prefix("file=").unwrap_or(volume);
-    match volume.split_once(':') {
-        Some((_, made)) => {
-            let size = made.parse::<f64>().is_ok();
-            !(media || size || made == "cloudinit")
-        }
-        None => volume != "none" && !media,
+/// Why a drive would be one of another machine or of the host, if so: it is neither a volume to be made, nor an image to
+/// be imported, nor a CD.
+fn reaches_others(name: &str, value: &str) -> Option<&'static str> {
+    let attached = "would attach a volume that is there already to every machine: write STORAGE:SIZE to make one for each";
+    if name.strip_prefix("unused").is_some_and(is_number) {
+        return Some(attached);
     }
+    // Proxmox knows the third drive by another name too.
+    if !is_drive(name) && name != "cdrom" {
+        return None;
+    }
+    let field = |key: &str| {
+        let mut parts = value.split(',');
+        parts.find_map(|part| part.trim().strip_prefix(key)?.strip_prefix('='))
+    };
+    let from = field("import-from");
+    // What it is called in the storage: `import/x.qcow2` and `iso/x.iso` belong to nobody, `vm-100-disk-0` to VM 100.
+    let content = |volume: &str, kind: &str| {
+        let named = volume.split_once(':');
+        named.is_some_and(|(_, name)| name.starts_with(kind) && !name.contains(".."))
+    };
+    if from.is_some_and(|volume| !content(volume, "import/")) {
+        return Some(
+            "would read the disk of another machine or of the host: write import-from=STORAGE:import/FILE",
+        );
+    }
+    let mut parts = value.split(',').map(str::trim);
+    let bare = parts.find(|part| !part.contains('='));
+    let volume = field("file").or(bare).unwrap_or_default();
+    let made = volume.split_once(':').map(|(_, made)| made);
+    let is_made = made.is_some_and(|made| made == "cloudinit" || made.parse::<f64>().is_ok());
+    let is_disc = matches!(volume, "none" | "cdrom") || content(volume, "iso/");
+    let is_cd = name == "cdrom" || field("media") == Some("cdrom");
+    if is_made || volume == "none" || is_cd && is_disc {
+        None
+    } else if is_cd {
+        Some("would show the disk of another machine as a CD: write STORAGE:iso/FILE")
+    } else {
+        Some(attached)
+    }
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
 }
 
 /// What every machine takes of storages.
@@ -238,12 +267,21 @@ pub fn largest_disk(options: &ProxmoxOptions) -> Option<u64> {
 }
 
 /// A name for all settings that a machine is made with: another name, and machines have drifted.
+///
+/// Written on every machine: what is added here later must leave the text as it is where it is not used, or an upgrade
+/// replaces the whole fleet.
 pub fn fingerprint(options: &ProxmoxOptions) -> String {
-    let text = format!(
-        "{:?} {:?} {:?} {}",
-        options.interfaces, options.vm_options, options.template, options.tag
-    );
-    digest(&text)
+    let interfaces = options
+        .interfaces
+        .iter()
+        .map(|one| json!([one.name, one.model, one.bridge, one.vlan, one.mac_prefix]));
+    let interfaces: Vec<Value> = interfaces.collect();
+    let template = options
+        .template
+        .as_ref()
+        .map(|one| json!([one.name, one.storage, one.linked, one.disk_gib]));
+    let all = json!([interfaces, options.vm_options, template, options.tag]);
+    digest(&all.to_string())
 }
 
 /// The settings that every machine has, however it is made.

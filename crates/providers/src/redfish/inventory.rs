@@ -104,7 +104,10 @@ impl Host {
                 "its system has the UUID {shown}, and the inventory says {wanted}; it is left alone"
             )));
         }
+        // A serial number that is not shown is no other one, if the UUID is right.
+        let known = self.options.system_uuid.is_some() && !system.shows_serial;
         if let Some(wanted) = &self.options.serial_number
+            && !known
             && !system
                 .serials
                 .iter()
@@ -116,6 +119,11 @@ impl Host {
             )));
         }
         Ok(system)
+    }
+
+    /// Whether a system is the one that was claimed under an identity.
+    pub(super) fn is(&self, system: &System, identity: &str) -> bool {
+        system.is(identity, &self.bmc.authority())
     }
 
     /// What tells the host from every other, whoever lists it.

@@ -227,8 +227,8 @@ impl Redfish {
     /// The system of a claim, if it still is the one that was claimed.
     async fn own_system(&self, host: &Arc<Host>, claim: &Claim) -> Result<System, ProviderError> {
         let system = host.system().await?;
-        let identity = host.identity(&system);
-        if identity != claim.identity {
+        if !host.is(&system, &claim.identity) {
+            let identity = host.identity(&system);
             return Err(host.bmc.invalid(&format!(
                 "its BMC now shows the system {identity}, and machine {} is {}; it is left alone",
                 claim.uid.0, claim.identity

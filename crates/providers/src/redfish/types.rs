@@ -73,6 +73,8 @@ pub struct System {
     pub uuid: Option<String>,
     /// Serial number and whatever else vendors use as one.
     pub serials: Vec<String>,
+    /// Whether the serial number is shown: some BMCs leave it out for a while after they have started.
+    pub shows_serial: bool,
     /// Manufacturer.
     pub manufacturer: String,
     /// Model.
@@ -120,6 +122,9 @@ impl System {
                 .flatten()
                 .filter(|serial| !serial.trim().is_empty())
                 .collect(),
+            shows_serial: body["SerialNumber"]
+                .as_str()
+                .is_some_and(|serial| !serial.trim().is_empty()),
             manufacturer: text(&body["Manufacturer"]).unwrap_or_default(),
             model: text(&body["Model"]).unwrap_or_default(),
             asset_tag: object
@@ -146,6 +151,22 @@ impl System {
             // A serial number alone is unique for one vendor only.
             (None, _) => format!("{bmc}/Systems/{}", self.id),
         }
+    }
+
+    /// Whether this is the system that was claimed under an identity. New firmware may write the UUID in the other byte
+    /// order, and a serial number that is not shown says nothing.
+    pub fn is(&self, identity: &str, bmc: &str) -> bool {
+        if self.identity(bmc) == identity {
+            return true;
+        }
+        let (uuid, serial) = match identity.split_once('/') {
+            Some((uuid, serial)) => (uuid, Some(serial)),
+            None => (identity, None),
+        };
+        let shown = |serial: &str| self.serials.iter().any(|one| one.trim() == serial);
+        let other = serial.is_some_and(|serial| self.shows_serial && !shown(serial));
+        let own = self.uuid.as_deref();
+        own.is_some_and(|own| same_uuid(own, uuid)) && !other
     }
 
     /// Whether a reset may be asked for.
@@ -225,6 +246,39 @@ mod tests {
         assert_eq!(system.identity("bmc"), "bmc/Systems/1");
         assert_eq!(System::read("/x", &json!({"Members": []}), None), None);
         assert_eq!(System::read("/x", &json!("<html>"), None), None);
+    }
+
+    #[test]
+    fn a_system_stays_the_one_that_was_claimed() {
+        let read = |uuid: &str, serial: &str| {
+            let body = json!({"@odata.id": "/redfish/v1/Systems/1", "PowerState": "On", "UUID": uuid,
+                "SerialNumber": serial, "SKU": "K1"});
+            System::read("/redfish/v1/Systems/1", &body, None).unwrap()
+        };
+        let straight = "00112233-4455-6677-8899-AABBCCDDEEFF";
+        let claimed = read(straight, "S1").identity("bmc");
+        for (uuid, serial, same) in [
+            (straight, "S1", true),
+            ("33221100-5544-7766-8899-aabbccddeeff", "S1", true),
+            (straight, "", true),
+            ("33221100-5544-7766-8899-aabbccddeeff", "", true),
+            (straight, "S2", false),
+            ("00112233-4455-6677-8899-AABBCCDDEE00", "S1", false),
+            ("00112233-4455-6677-8899-AABBCCDDEE00", "", false),
+            ("", "S1", false),
+        ] {
+            assert_eq!(
+                read(uuid, serial).is(&claimed, "bmc"),
+                same,
+                "{uuid} {serial}"
+            );
+        }
+        // Claimed while the serial number was not shown.
+        let claimed = read(straight, "").identity("bmc");
+        assert!(read(straight, "S1").is(&claimed, "bmc"));
+        let claimed = read("", "S1").identity("bmc");
+        assert!(read("", "S1").is(&claimed, "bmc"));
+        assert!(!read("", "S1").is(&claimed, "other"));
     }
 
     #[test]

@@ -160,6 +160,12 @@ impl OvhCloud {
         self.changed.notify_one();
     }
 
+    /// Puts a pool into the state ERROR: what runs in it goes on, and nothing more is made there.
+    pub fn break_pool(&self, name: &str) {
+        self.lock().state.break_pool(name);
+        self.changed.notify_one();
+    }
+
     /// Every call so far, as `METHOD path?query`.
     pub fn calls(&self) -> Vec<String> {
         self.lock().calls.clone()

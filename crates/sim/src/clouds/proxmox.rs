@@ -93,6 +93,8 @@ pub enum CallFault {
     Refused(u16, String),
     /// It is done, and its answer lost.
     Lost,
+    /// It is answered with this status at once, and done only after a while.
+    Late(u16, Duration),
     /// Something else answers.
     Says(u16, String),
     /// Nothing answers, ever.

@@ -21,6 +21,7 @@ fn mark() -> Mark {
         settings: String::new(),
         created: Timestamp::UNIX_EPOCH,
         stage: Stage::Wanted,
+        copying: false,
     }
 }
 
@@ -115,6 +116,42 @@ fn dangerous_options_are_refused_with_a_reason() {
             "attach a volume that is there already",
         ),
         ("scsi0", "/dev/sda", "attach a volume that is there already"),
+        (
+            "scsi1",
+            "fast:0,import-from=fast:vm-100-disk-0",
+            "read the disk of another machine",
+        ),
+        (
+            "scsi1",
+            "fast:0,import-from=/etc/shadow",
+            "read the disk of another machine",
+        ),
+        (
+            "scsi1",
+            "fast:0,import-from=local:import/../100/vm-100-disk-0.qcow2",
+            "read the disk of another machine",
+        ),
+        (
+            "ide3",
+            "fast:vm-100-disk-0,media=cdrom",
+            "disk of another machine as a CD",
+        ),
+        (
+            "ide3",
+            "media=cdrom,file=fast:vm-100-disk-0",
+            "disk of another machine as a CD",
+        ),
+        (
+            "ide3",
+            "/dev/sda,media=cdrom",
+            "disk of another machine as a CD",
+        ),
+        (
+            "cdrom",
+            "fast:vm-100-disk-0",
+            "disk of another machine as a CD",
+        ),
+        ("unused0", "fast:vm-100-disk-0", "there already"),
         ("a=b", "1", "not the name of an option"),
         ("cpu", "host\nargs: x", "line break"),
     ] {
@@ -132,6 +169,10 @@ fn dangerous_options_are_refused_with_a_reason() {
         ("scsi0", "local-zfs:32,discard=on"),
         ("ide2", "local-zfs:cloudinit"),
         ("ide3", "local:iso/x.iso,media=cdrom"),
+        ("ide3", "none,media=cdrom"),
+        ("ide3", "cdrom,media=cdrom"),
+        ("cdrom", "local:iso/x.iso"),
+        ("scsi0", "file=local-zfs:32"),
         ("scsi1", "local-zfs:0,import-from=local:import/x.qcow2"),
         ("cicustom", "user=local:snippets/u.yaml"),
     ] {
@@ -181,4 +222,22 @@ fn what_a_machine_takes_of_storages_is_known() {
         .collect();
     assert_eq!(found, [("fast".to_owned(), 32), ("slow".to_owned(), 0)]);
     assert_eq!(largest_disk(&options), Some(32));
+}
+
+/// The digest is written on machines: if it changes with a version, that version replaces every machine.
+#[test]
+fn the_fingerprint_of_settings_is_the_same_in_every_version() {
+    let mut options = options();
+    options.vm_options = vec![("cpu".to_owned(), "host".to_owned())];
+    options.template = Some(crate::proxmox::Template {
+        name: "debian".to_owned(),
+        storage: None,
+        linked: true,
+        disk_gib: Some(32),
+    });
+    let text = r#"[[["net0","virtio","vmbr0",null,null]],[["cpu","host"]],["debian",null,true,32],"joiner"]"#;
+    assert_eq!(fingerprint(&options), digest(text));
+    let before = fingerprint(&options);
+    options.interfaces[0].vlan = Some(20);
+    assert_ne!(fingerprint(&options), before);
 }

@@ -50,6 +50,9 @@ struct Pool {
     appears: Timestamp,
     installed: Timestamp,
     leaves: Option<Timestamp>,
+    /// Nothing is made in it any more.
+    #[serde(default)]
+    broken: bool,
     nodes: BTreeMap<String, Node>,
 }
 
@@ -173,7 +176,7 @@ impl Pool {
             "DELETING"
         } else if self.installed > now {
             "INSTALLING"
-        } else if self.nodes.values().any(|node| node.out_of_stock) {
+        } else if self.broken || self.nodes.values().any(|node| node.out_of_stock) {
             "ERROR"
         } else if self.staying() < desired {
             "UPSCALING"
@@ -497,6 +500,7 @@ impl State {
             appears: later(now, options.pool_appears),
             installed: later(now, options.pool_installs),
             leaves: None,
+            broken: false,
             nodes: BTreeMap::new(),
         };
         self.pools.insert(id.clone(), pool);
@@ -580,6 +584,13 @@ impl State {
             self.removals.push((node.id.clone(), false));
         }
         Ok(())
+    }
+
+    /// Lets nothing more be made in a pool.
+    pub(super) fn break_pool(&mut self, name: &str) {
+        for pool in self.pools.values_mut().filter(|pool| pool.name == name) {
+            pool.broken = true;
+        }
     }
 
     /// Takes a node away that nobody asked to go.
@@ -693,7 +704,7 @@ impl State {
             return;
         }
         let desired = usize::try_from(pool.desired).unwrap_or(usize::MAX);
-        while pool.staying() < desired {
+        while pool.staying() < desired && !pool.broken {
             self.made += 1;
             let id = uuid(options.seed, "node", self.made);
             let bytes = digest(options.seed, &id, 1);

@@ -59,7 +59,7 @@ async fn any(State(cloud): State<ProxmoxCloud>, request: Request) -> Response {
             return (status, body).into_response();
         }
         Some(CallFault::Hangs) => return std::future::pending().await,
-        Some(CallFault::Lost) | None => {}
+        Some(CallFault::Lost | CallFault::Late(..)) | None => {}
     }
     let token = parts
         .headers
@@ -73,6 +73,18 @@ async fn any(State(cloud): State<ProxmoxCloud>, request: Request) -> Response {
     let Ok(body) = to_bytes(body, BODY).await else {
         return refuse(&cloud, &Refused::new(501, "for data too large"));
     };
+    if let Some(CallFault::Late(status, takes)) = fault {
+        let (path, token) = (path.to_owned(), token.map(str::to_owned));
+        let (cloud, method) = (cloud.clone(), parts.method.clone());
+        let late = cloud.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(takes).await;
+            let _ = handle(&late, &method, &path, token.as_deref(), json, &body);
+            late.act();
+            late.changed.notify_one();
+        });
+        return refuse(&cloud, &Refused::new(status, "Connection timed out"));
+    }
     let answer = handle(&cloud, &parts.method, path, token, json, &body);
     cloud.act();
     cloud.changed.notify_one();
