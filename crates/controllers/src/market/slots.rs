@@ -3,7 +3,7 @@
 pub(crate) mod holds;
 mod status;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -144,6 +144,8 @@ pub struct Classes {
     slots: RwLock<BTreeMap<ClassKey, Arc<Slot>>>,
     trouble: RwLock<BTreeMap<ClassKey, String>>,
     written: Mutex<BTreeMap<ClassKey, serde_json::Value>>,
+    /// Classes that were said to be unusable, by identity, until they are said to be usable again.
+    ailing: Mutex<BTreeSet<Name>>,
     reporting: tokio::sync::Mutex<()>,
     clock: SharedClock,
 }
@@ -166,6 +168,7 @@ impl Classes {
             slots: RwLock::default(),
             trouble: RwLock::default(),
             written: Mutex::default(),
+            ailing: Mutex::default(),
             reporting: tokio::sync::Mutex::default(),
             clock,
         }

@@ -387,7 +387,7 @@ async fn ov_02_a_pod_that_fits_nowhere_is_told_why() {
             pods(json!({"nodeSelector": {ZONE: "sim-z"}})),
         )
         .await;
-    for (app, word) in [("huge", "CPU"), ("astray", "sim-z")] {
+    for (app, word) in [("huge", "needs 100 CPU"), ("astray", "sim-z")] {
         story
             .until(&format!("{app} is told about {word}"), |sight| {
                 let pod = sight.pods(app).pop();

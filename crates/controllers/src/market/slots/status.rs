@@ -19,6 +19,9 @@ use crate::edge::clients::{Clients, WriteError};
 use crate::edge::events::Severity;
 use crate::record::{ClassKey, ClassRecord, Condition, Truth, kinds};
 
+/// The reason of a class that has yet to be read.
+const UNKNOWN: &str = "NodeClassReadinessUnknown";
+
 impl Classes {
     /// Writes the status of classes whose standing has changed. The provider is not asked: it was when the catalogue was
     /// read.
@@ -34,6 +37,8 @@ impl Classes {
         {
             let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
             written.retain(|key, _| records.iter().any(|one| one.key == *key));
+            let mut ailing = self.ailing.lock().unwrap_or_else(PoisonError::into_inner);
+            ailing.retain(|uid| records.iter().any(|one| one.uid == *uid));
         }
         for record in records {
             let Some(factory) = self.factory(&record.key).filter(|one| one.has_objects()) else {
@@ -71,8 +76,9 @@ impl Classes {
             .await
             {
                 Ok(()) => {
+                    let recovered = self.recovered(record, told.as_ref());
                     self.note(record, said);
-                    tell(context, &factory.kind(), record, told.as_ref());
+                    tell(context, &factory.kind(), record, told.as_ref(), recovered);
                 }
                 Err(error) => {
                     warn!(class = %record.key, %error, "status of the node class could not be written");
@@ -90,6 +96,24 @@ impl Classes {
         )
     }
 
+    /// Whether a class can be used again that could not, however long it was being read in between.
+    fn recovered(&self, record: &ClassRecord, unusable: Option<&Unusable>) -> bool {
+        // What another process wrote before this one counts, too.
+        let first = self.last_said(record).is_none();
+        let ready = record.ready.as_ref().filter(|_| first);
+        let was = ready.is_some_and(|known| known.status == Truth::False);
+        let mut ailing = self.ailing.lock().unwrap_or_else(PoisonError::into_inner);
+        let is = unusable.is_some_and(|(reason, _)| *reason != UNKNOWN);
+        match unusable {
+            None => ailing.remove(&record.uid) || was,
+            Some(_) if is || was => {
+                ailing.insert(record.uid.clone());
+                false
+            }
+            Some(_) => false,
+        }
+    }
+
     fn last_said(&self, record: &ClassRecord) -> Option<Value> {
         let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         written.get(&record.key).cloned()
@@ -102,18 +126,21 @@ impl Classes {
 }
 
 /// Says in an event why a class cannot be used, and that it can be again.
-fn tell(context: &Context, kind: &ClassKind, record: &ClassRecord, unusable: Option<&Unusable>) {
+fn tell(
+    context: &Context,
+    kind: &ClassKind,
+    record: &ClassRecord,
+    unusable: Option<&Unusable>,
+    recovered: bool,
+) {
     // What a class that is to go waits for is said by whoever holds it.
     if record.deleting {
         return;
     }
     let about = about(kind, record);
-    let before = record.ready.as_ref().map(|known| known.status);
     let (severity, reason, said) = match unusable {
-        Some((reason, said)) if *reason != "NodeClassReadinessUnknown" => {
-            (Severity::Warning, *reason, said.as_str())
-        }
-        None if before == Some(Truth::False) => {
+        Some((reason, said)) if *reason != UNKNOWN => (Severity::Warning, *reason, said.as_str()),
+        None if recovered => {
             let said = "The node class can be used again";
             (Severity::Normal, "Recovered", said)
         }
@@ -125,7 +152,7 @@ fn tell(context: &Context, kind: &ClassKind, record: &ClassRecord, unusable: Opt
 fn ready(record: &ClassRecord, unusable: Option<Unusable>, now: Timestamp) -> Condition {
     let (status, reason, message) = match unusable {
         None => (Truth::True, kinds::READY, String::new()),
-        Some((reason @ "NodeClassReadinessUnknown", said)) => (Truth::Unknown, reason, said),
+        Some((reason @ UNKNOWN, said)) => (Truth::Unknown, reason, said),
         Some((reason, said)) => (Truth::False, reason, said),
     };
     Condition {
