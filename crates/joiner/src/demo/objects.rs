@@ -80,7 +80,7 @@ fn budget() -> Value {
     json!({
         "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
         "metadata": {"name": "web"},
-        "spec": {"maxUnavailable": "25%", "selector": {"matchLabels": {"app": "web"}}},
+        "spec": {"maxUnavailable": "50%", "selector": {"matchLabels": {"app": "web"}}},
     })
 }
 
