@@ -55,7 +55,8 @@ await check('a pod that fits nowhere is told with a verdict for its pool and wha
     { matchExpressions: [{ key: 'topology.kubernetes.io/zone', operator: 'In', values: ['mars-1'] }] }] } } };
   await kube('POST', deployments, deployment('astronaut', 3, { affinity }));
   await tab.goto(page + '/demand?q=astronaut');
-  await until('the verdict', 30, async () => (await tab.locator('.demand.unplaced').count()) === 1 || await text('main'));
+  await until('the verdict', 30, async () => (await api('demand?q=astronaut')).groups[0]?.pools.length > 0);
+  await until('the verdict on the page', 5, async () => (await tab.locator('.demand.unplaced table').count()) === 1 || await text('main'));
   const group = (await api('demand?q=astronaut')).groups[0];
   equal(group.count, 3);
   equal(group.pools[0].code, 'Requirement');
@@ -67,11 +68,19 @@ await check('a pod that fits nowhere is told with a verdict for its pool and wha
 
 await check('hostile text from the cluster is shown as text and runs no script', async () => {
   const hostile = '<img src=x onerror=alert(1)><script>alert(2)</script>';
+  // Names and labels must be plain; what refers to something may be anything, and comes back in verdicts and events.
   await kube('POST', '/apis/karpenter.sh/v1/nodepools', {
     apiVersion: 'karpenter.sh/v1', kind: 'NodePool', metadata: { name: 'hostile' },
     spec: { template: { spec: { requirements: [], nodeClassRef: { group: 'joiner.dev', kind: 'SimNodeClass', name: hostile } } } },
   });
-  for (const path of ['/', '/why/pool/hostile', '/demand']) {
+  const affinity = { podAffinity: { requiredDuringSchedulingIgnoredDuringExecution: [
+    { topologyKey: 'kubernetes.io/hostname', labelSelector: { matchExpressions: [{ key: 'app', operator: 'In', values: ['nowhere'] }] } }] },
+  nodeAffinity: { requiredDuringSchedulingIgnoredDuringExecution: { nodeSelectorTerms: [
+    { matchExpressions: [{ key: 'example.com/where', operator: 'In', values: [hostile] }] }] } } };
+  await kube('POST', deployments, deployment('nasty', 1, { affinity }));
+  await until('the pod waits', 30, async () => (await api('demand?q=nasty')).groups.length === 1);
+  const pod = (await api('demand?q=nasty')).groups[0].names[0];
+  for (const path of ['/', '/why/pool/hostile', '/demand', '/activity?q=hostile', `/why/pod/default/${pod}`]) {
     await tab.goto(page + path);
     await until(`the text on ${path}`, 20, async () => {
       await tab.reload();
@@ -80,6 +89,7 @@ await check('hostile text from the cluster is shown as text and runs no script',
     equal(await tab.locator('main img').count(), 0);
     equal(await tab.locator('main script').count(), 0);
   }
+  await kube('DELETE', `${deployments}/nasty`);
   await kube('DELETE', '/apis/karpenter.sh/v1/nodepools/hostile');
 });
 

@@ -79,8 +79,14 @@ fn write(out: &mut impl io::Write, line: &str) -> io::Result<()> {
 
 async fn play(args: &DemoArgs) -> Result<(), Failure> {
     let refused = |status: joiner_embedded::api::Status| Failure::Demo(status.to_string());
-    let mut stage = Stage::set(args.seed, Some(Timestamp::now()), Settings::default(), None)
-        .map_err(refused)?;
+    let mut stage = Stage::set(
+        args.seed,
+        Some(Timestamp::now()),
+        &Pace::LIVE,
+        Settings::default(),
+        None,
+    )
+    .map_err(refused)?;
     let port = stage
         .cluster
         .server()

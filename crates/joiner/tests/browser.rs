@@ -1,15 +1,20 @@
 //! The page in a real browser: `joiner demo`, headless Chromium, and the checks of `testing/browser`.
+//!
+//! Node.js is needed; Chromium and what npm brings are installed when they are missing. Where that cannot be, the tests say
+//! what is missing and count as not run.
 
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
-    reason = "a test"
+    reason = "all of it is tests, helpers too"
 )]
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+
+use libtest_mimic::{Arguments, Failed, Trial};
 
 /// Ends the demo, however the test ends.
 struct Demo(Child);
@@ -68,34 +73,74 @@ fn runs(program: &str) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
+/// A browser and the scripts that drive it.
+#[derive(Clone)]
+struct Browser {
+    chromium: String,
+    scripts: PathBuf,
+}
+
+impl Browser {
+    /// Found, or installed. `Err` with what is missing and what to do about it.
+    fn install() -> Result<Self, String> {
+        if !runs("node") || !runs("npm") {
+            let said = "Node.js and npm are not here: install Node.js 20 or newer";
+            return Err(said.to_owned());
+        }
+        Ok(Browser {
+            chromium: chromium()?,
+            scripts: scripts()?,
+        })
+    }
+
+    /// Runs a script against a demo of its own.
+    fn drive(&self, script: &str, arguments: &[PathBuf]) -> Output {
+        let directory = tempfile::tempdir().unwrap();
+        let (_demo, cluster, page) = demo(directory.path());
+        Command::new("node")
+            .arg(script)
+            .args(arguments)
+            .current_dir(&self.scripts)
+            .env("JOINER_PAGE", page)
+            .env("JOINER_CLUSTER", cluster)
+            .env("CHROMIUM", &self.chromium)
+            .output()
+            .unwrap()
+    }
+}
+
 /// Chromium, installed where that is possible.
-fn chromium() -> String {
+fn chromium() -> Result<String, String> {
     let named = std::env::var("CHROMIUM").ok();
     let known = ["chromium", "chromium-browser", "google-chrome"].map(str::to_owned);
     let find = || {
-        named
-            .iter()
-            .chain(&known)
-            .find(|program| runs(program))
-            .cloned()
+        let all = named.iter().chain(&known);
+        all.cloned().find(|program| runs(program))
     };
     if let Some(found) = find() {
-        return path_of(&found);
+        return Ok(path_of(&found));
     }
-    let install = Command::new("apt-get")
-        .args(["install", "--yes", "--no-install-recommends", "chromium"])
-        .output();
-    let found = find().unwrap_or_else(|| {
-        let said = install.map_or_else(
-            |error| error.to_string(),
-            |output| String::from_utf8_lossy(&output.stderr).into_owned(),
-        );
-        panic!(
-            "the browser tests need Chromium, and it cannot be installed here ({said}): install Debian's package chromium, \
-             or name a browser in $CHROMIUM"
+    let apt = |arguments: &[&str]| {
+        let output = Command::new("apt-get")
+            .args(arguments)
+            .env("DEBIAN_FRONTEND", "noninteractive")
+            .output();
+        match output {
+            Ok(output) if output.status.success() => String::new(),
+            Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+            Err(error) => format!("apt-get: {error}"),
+        }
+    };
+    // A machine that was never asked for a package knows none.
+    let listed = apt(&["update"]);
+    let installed = apt(&["install", "--yes", "--no-install-recommends", "chromium"]);
+    find().map(|found| path_of(&found)).ok_or_else(|| {
+        let said = [listed, installed].join(" ");
+        format!(
+            "Chromium cannot be installed here ({}): install Debian's package chromium, or name a browser in $CHROMIUM",
+            said.trim()
         )
-    });
-    path_of(&found)
+    })
 }
 
 fn path_of(program: &str) -> String {
@@ -106,78 +151,93 @@ fn path_of(program: &str) -> String {
 }
 
 /// The scripts, beside what npm installs for them: in a cache, so that the checkout stays as it is.
-fn scripts() -> PathBuf {
-    assert!(
-        runs("node") && runs("npm"),
-        "the browser tests need Node.js and npm, and these are not here: install Node.js 20 or newer"
-    );
+fn scripts() -> Result<PathBuf, String> {
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let cache = cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")));
     let folder = cache
-        .expect("$HOME or $XDG_CACHE_HOME")
+        .ok_or("there is no cache: set $HOME or $XDG_CACHE_HOME")?
         .join("joiner/browser");
-    std::fs::create_dir_all(&folder).unwrap();
+    let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
+    std::fs::create_dir_all(&folder).map_err(failed)?;
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testing/browser");
-    let mut fresh = folder.join("node_modules/playwright-core").is_dir();
-    for entry in std::fs::read_dir(&source).unwrap() {
-        let from = entry.unwrap().path();
-        let to = folder.join(from.file_name().unwrap());
-        let text = std::fs::read(&from).unwrap();
+    let mut fresh = ["playwright-core", "axe-core"]
+        .iter()
+        .all(|name| folder.join("node_modules").join(name).is_dir());
+    for entry in std::fs::read_dir(&source).map_err(failed)? {
+        let from = entry.map_err(failed)?.path();
+        let to = folder.join(from.file_name().unwrap_or_default());
+        let text = std::fs::read(&from).map_err(failed)?;
         let same = std::fs::read(&to).is_ok_and(|known| known == text);
         fresh &= same || from.extension().is_none_or(|end| end != "json");
-        std::fs::write(to, text).unwrap();
+        std::fs::write(to, text).map_err(failed)?;
     }
     if !fresh {
         let output = Command::new("npm")
             .args(["ci", "--no-audit", "--no-fund"])
             .current_dir(&folder)
             .output()
-            .unwrap();
-        assert!(
-            output.status.success(),
-            "npm cannot install playwright-core and axe-core for the browser tests: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
+            .map_err(failed)?;
+        if !output.status.success() {
+            // What was half installed would be taken for whole the next time.
+            let _ = std::fs::remove_dir_all(folder.join("node_modules"));
+            let said = String::from_utf8_lossy(&output.stderr);
+            return Err(format!(
+                "npm cannot install playwright-core and axe-core: {}",
+                said.trim()
+            ));
+        }
     }
-    folder
+    Ok(folder)
+}
+
+/// What a script said, unless it failed.
+fn passed(output: &Output) -> Result<String, Failed> {
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output.status.success() {
+        return Ok(said);
+    }
+    let errors = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{said}\n{errors}").into())
+}
+
+fn the_page_shows_the_truth_live_to_everyone_and_runs_no_script_but_its_own(
+    browser: &Browser,
+) -> Result<(), Failed> {
+    let said = passed(&browser.drive("page.mjs", &[]))?;
+    assert!(said.contains("all passed"), "{said}");
+    Ok(())
 }
 
 /// Not a test of anything: `make screenshots` takes the pictures in `docs/images`.
-#[test]
-#[ignore = "writes into docs/images: make screenshots"]
-fn pictures() {
-    let (scripts, chromium) = (scripts(), chromium());
-    let directory = tempfile::tempdir().unwrap();
-    let (_demo, cluster, page) = demo(directory.path());
+fn pictures(browser: &Browser) -> Result<(), Failed> {
     let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/images");
-    let status = Command::new("node")
-        .arg("shots.mjs")
-        .arg(images)
-        .current_dir(scripts)
-        .env("JOINER_PAGE", page)
-        .env("JOINER_CLUSTER", cluster)
-        .env("CHROMIUM", chromium)
-        .status()
-        .unwrap();
-    assert!(status.success());
+    passed(&browser.drive("shots.mjs", &[images])).map(drop)
 }
 
-#[test]
-#[ignore = "open: not run to a green end yet; it needs Node.js and Chromium"]
-fn the_page_shows_the_truth_live_to_everyone_and_runs_no_script_but_its_own() {
-    let (scripts, chromium) = (scripts(), chromium());
-    let directory = tempfile::tempdir().unwrap();
-    let (_demo, cluster, page) = demo(directory.path());
-    let output = Command::new("node")
-        .arg("page.mjs")
-        .current_dir(scripts)
-        .env("JOINER_PAGE", page)
-        .env("JOINER_CLUSTER", cluster)
-        .env("CHROMIUM", chromium)
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}\n{errors}");
-    assert!(said.contains("all passed"), "{said}\n{errors}");
+fn main() {
+    let arguments = Arguments::from_args();
+    // Nothing is installed for those who only want to know what there is.
+    let browser = if arguments.list {
+        Err("nothing is run".to_owned())
+    } else {
+        Browser::install()
+    };
+    let trial = |name: &str, test: fn(&Browser) -> Result<(), Failed>| match browser.clone() {
+        Ok(browser) => Trial::test(name, move || test(&browser)),
+        Err(missing) => {
+            Trial::test(name, move || Err(missing.into())).with_ignored_flag(!arguments.list)
+        }
+    };
+    let trials = vec![
+        trial(
+            "the_page_shows_the_truth_live_to_everyone_and_runs_no_script_but_its_own",
+            the_page_shows_the_truth_live_to_everyone_and_runs_no_script_but_its_own,
+        ),
+        trial("pictures", pictures).with_ignored_flag(true),
+    ];
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    if let (Err(missing), false) = (&browser, arguments.list) {
+        eprintln!("NOT RUN: the page was not tested in a browser. {missing}.\n");
+    }
+    conclusion.exit();
 }

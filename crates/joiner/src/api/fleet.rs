@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use joiner_controllers::context::{Context, Market};
-use joiner_controllers::decisions::{Kind, Outcome, Subject};
+use joiner_controllers::decisions::{Evidence, Happened, Kind, Outcome, Said, Subject, Verdict};
 use joiner_controllers::record::MachineRecord;
 use joiner_controllers::view::World;
 use joiner_controllers::view::nodes::NodeRecord;
@@ -252,13 +252,43 @@ pub(crate) fn detail<'n>(context: &Context, nodes: impl Iterator<Item = &'n mut 
         }
     }
     drop(world);
+    // What was said of a machine later may have pushed out why it was bought; the activity goes further back.
+    let bought = |one: &Happened| &*one.code == "Launch" && one.subject.kind == Kind::Machine;
+    let activity = context.decisions.activity(0, usize::MAX);
+    let mut purchases: BTreeMap<Name, Happened> = activity
+        .into_iter()
+        .filter(bought)
+        .map(|one| (one.subject.name.clone(), one))
+        .collect();
     for (machine, node) in by_machine {
         let all = context
             .decisions
             .verdicts(&Subject::new(Kind::Machine, &*machine));
-        node.here = all
+        let verdict = all
             .into_iter()
             .find(|one| one.verdict.outcome == Outcome::Bought);
+        node.here = verdict.or_else(|| purchases.remove(&*machine).map(purchase));
+    }
+}
+
+/// A purchase that was told, as a verdict.
+fn purchase(one: Happened) -> Said {
+    let verdict = Verdict {
+        outcome: Outcome::Bought,
+        code: one.code,
+        sentence: format!("machine {} {}", one.subject.name, one.sentence),
+        evidence: Evidence {
+            after: one.after,
+            ..Evidence::default()
+        },
+        remedies: Vec::new(),
+        decision: one.decision.unwrap_or_default(),
+    };
+    Said {
+        first: one.at,
+        last: one.at,
+        times: 1,
+        verdict: Arc::new(verdict),
     }
 }
 

@@ -264,7 +264,7 @@ fn why(claim: &Value, interrupted: bool) -> (String, String) {
     if let Some(cause) = intent.as_ref().and_then(|intent| intent["cause"].as_str()) {
         return (
             cause.to_owned(),
-            format!("{cause}: its replacement is ready"),
+            format!("{cause}: the replacement is ready"),
         );
     }
     let conditions = claim["status"]["conditions"].as_array();

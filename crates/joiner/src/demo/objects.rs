@@ -3,9 +3,11 @@
 use joiner_embedded::api::{Local, Status};
 use serde_json::{Value, json};
 
+use super::story::Pace;
+
 /// Creates everything.
-pub(crate) fn create(api: &Local, seed: u64) -> Result<(), Status> {
-    api.create("simnodeclasses.joiner.dev", "", cloud(seed))?;
+pub(crate) fn create(api: &Local, seed: u64, pace: &Pace) -> Result<(), Status> {
+    api.create("simnodeclasses.joiner.dev", "", cloud(seed, pace))?;
     api.create("nodepools.karpenter.sh", "", pool())?;
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
     api.create("namespaces", "", namespace)?;
@@ -17,13 +19,13 @@ pub(crate) fn create(api: &Local, seed: u64) -> Result<(), Status> {
 }
 
 /// A cloud whose prices move and which takes a spot machine back now and then.
-fn cloud(seed: u64) -> Value {
+fn cloud(seed: u64, pace: &Pace) -> Value {
     json!({
         "apiVersion": "joiner.dev/v1alpha1", "kind": "SimNodeClass",
         "metadata": {"name": "default"},
         "spec": {
             "seed": seed,
-            "spotPrices": {"swing": "25%", "every": "2m"},
+            "spotPrices": {"swing": pace.swing, "every": pace.prices},
             "bootTime": {"min": "3s", "max": "8s"},
             "stockOuts": {"chance": "5%"},
             "interruptions": {"chance": "3%", "every": "15m", "notice": "1m"},
@@ -78,7 +80,7 @@ fn budget() -> Value {
     json!({
         "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
         "metadata": {"name": "web"},
-        "spec": {"maxUnavailable": "25%", "selector": {"matchLabels": {"app": "web"}}},
+        "spec": {"maxUnavailable": "50%", "selector": {"matchLabels": {"app": "web"}}},
     })
 }
 

@@ -87,6 +87,14 @@ fn told(
     Ok((summary, faults))
 }
 
+/// What is told, before it begins.
+fn opening(seed: u64) -> String {
+    format!(
+        "A shop on a simulated cloud, 13 hours in virtual time: seven chapters of 45 minutes and a night of eight hours. \
+         Seed {seed}.\nNothing is real but Joiner. A running spot machine is billed at the price of the moment."
+    )
+}
+
 /// Plays every chapter and the night, under the eyes of the auditor.
 async fn play(
     seed: u64,
@@ -108,14 +116,15 @@ async fn play(
     let classes = [(class, joiner_sim::clouds::sim::built_in())];
     let options = AuditOptions::new(EMBEDDED, vec![&audit::KARPENTER], classes.into());
     let auditor = Auditor::new(options);
-    let mut stage = Stage::set(seed, None, settings, Some(&auditor)).map_err(refused)?;
+    let pace = Pace::DAY;
+    let mut stage = Stage::set(seed, None, &pace, settings, Some(&auditor)).map_err(refused)?;
     let Some(thoughts) = stage.thoughts.take() else {
         return Err(Failure::Demo("there is no planner to listen to".to_owned()));
     };
     let measured = report.map(|file| Measured::start(&stage, file));
-    let pace = Pace::DAY;
     let mut narrator =
         Narrator::new(stage.api(), thoughts, pace.chapter / 3).with(stage.books.clone());
+    audience.hear(&opening(seed)).map_err(Failure::stdout)?;
     for chapter in &CHAPTERS {
         narrator
             .say(audience, &format!("== {}", chapter.title))

@@ -21,6 +21,9 @@ pub(crate) fn painted(line: &str) -> String {
     let Some((time, rest)) = line.split_once(' ') else {
         return line.to_owned();
     };
+    if !time.starts_with(|letter: char| letter.is_ascii_digit()) {
+        return line.to_owned();
+    }
     let verb = rest.split_whitespace().next().unwrap_or_default();
     let colour = match verb {
         "==" => return format!("\n{DIM}{time}{PLAIN} {BOLD}{rest}{PLAIN}"),

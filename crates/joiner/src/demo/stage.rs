@@ -21,6 +21,7 @@ use tokio::sync::mpsc;
 
 use super::books::Books;
 use super::objects;
+use super::story::Pace;
 use super::thoughts::Thoughtful;
 use crate::classes::sim::SimClasses;
 use crate::wiring::{ClusterClock, EMBEDDED, Wiring, only};
@@ -44,6 +45,7 @@ impl Stage {
     pub(crate) fn set(
         seed: u64,
         start: Option<Timestamp>,
+        pace: &Pace,
         settings: Settings,
         auditor: Option<&Auditor>,
     ) -> Result<Self, Status> {
@@ -60,7 +62,7 @@ impl Stage {
             let definitions = "customresourcedefinitions.apiextensions.k8s.io";
             cluster.api().create(definitions, "", object)?;
         }
-        objects::create(&cluster.api(), seed)?;
+        objects::create(&cluster.api(), seed, pace)?;
         let books = Books::new(cluster.api().clock().clone());
         let clients = Clients::over(cluster.server(), Fence::open());
         let clock = cluster.api().clock().clone();

@@ -16,6 +16,9 @@ pub(crate) struct Pace {
     pub(crate) chapter: Duration,
     /// The quiet night.
     pub(crate) night: Duration,
+    /// How far spot prices stray, and how often they change.
+    pub(crate) swing: &'static str,
+    pub(crate) prices: &'static str,
 }
 
 impl Pace {
@@ -23,11 +26,15 @@ impl Pace {
     pub(crate) const LIVE: Pace = Pace {
         chapter: Duration::from_secs(45),
         night: Duration::from_secs(90),
+        swing: "25%",
+        prices: "2m",
     };
     /// Thirteen hours: chapters of 45 minutes and a night of eight hours.
     pub(crate) const DAY: Pace = Pace {
         chapter: Duration::from_mins(45),
         night: Duration::from_hours(8),
+        swing: "15%",
+        prices: "1h",
     };
 }
 

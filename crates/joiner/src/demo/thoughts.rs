@@ -1,6 +1,6 @@
 //! What Joiner buys, in words, in the moment it decides; and the least that the same pods could have cost.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
 use jiff::SignedDuration;
@@ -28,6 +28,8 @@ pub(crate) struct Thoughtful {
     books: Option<Books>,
     words: mpsc::UnboundedSender<String>,
     lowest: Mutex<BTreeMap<Offer, Money>>,
+    /// Why pods wait, as it was said last.
+    waits: Mutex<BTreeSet<String>>,
 }
 
 impl Thoughtful {
@@ -38,6 +40,7 @@ impl Thoughtful {
             books,
             words,
             lowest: Mutex::default(),
+            waits: Mutex::default(),
         }
     }
 
@@ -95,10 +98,18 @@ impl Decide for Thoughtful {
         for line in bought(&plan) {
             self.say(line);
         }
-        for unplaced in &plan.unplaced {
+        let waits = plan.unplaced.iter().map(|unplaced| {
             let pods = counted(unplaced.pods.len(), "pod");
-            self.say(format!("wait {pods}: {}", unplaced.reason));
+            format!("wait {pods}: {}", unplaced.reason)
+        });
+        // The same is decided again every few seconds; it is told when it changes.
+        let waits: BTreeSet<String> = waits.collect();
+        let mut before = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
+        for line in waits.difference(&before) {
+            self.say(line.clone());
         }
+        *before = waits;
+        drop(before);
         plan
     }
 
