@@ -337,7 +337,8 @@ pub(crate) async fn delete(
             return false;
         }
     }
-    context.metrics.machine_disrupted(machine, reason);
+    let title = context.view.read().title_of(machine);
+    context.metrics.machine_disrupted(machine, &title, reason);
     context.tell_machine(
         machine,
         Severity::Normal,

@@ -569,6 +569,7 @@ fn asked_for(context: &Context, pool: &PoolRecord, record: &MachineRecord, reaso
         reason,
         "created nodeclaim"
     );
-    context.metrics.machine_created(pool.id(), reason);
+    let title = context.view.read().title(pool).clone();
+    context.metrics.machine_created(&title, reason);
     context.view.note_machine(record.clone());
 }

@@ -12,7 +12,7 @@ use joiner_controllers::dialect::{ClassFactory, Dialect};
 use joiner_controllers::dialects::karpenter::Karpenter;
 use joiner_controllers::dialects::karpetrack::{CLOUDSPACE, Karpetrack, KarpetrackOptions};
 use joiner_controllers::edge::clients::Clients;
-use joiner_controllers::edge::metrics::Validation;
+use joiner_controllers::edge::metrics::{PoolResource, Validation};
 use joiner_controllers::engine::Core;
 use joiner_controllers::{Decide, Settings};
 use joiner_core::plan::Plan;
@@ -23,6 +23,7 @@ use world::{OneCloud, SIM, World, is_true, pass};
 
 const POOLS: &str = "nodepools.karpenter.sh";
 const CLASSES: &str = "simnodeclasses.joiner.dev";
+const SPOT_POOLS: &str = "spotnodepools.karpetrack.io";
 const OVERLAYS: &str = "nodeoverlays.karpenter.sh";
 
 /// One pod on each node.
@@ -320,9 +321,8 @@ async fn machines_in_use_say_what_karpenters_say() {
     world.stop().await;
 }
 
-/// Pools of two families, bought from two clouds, in one engine.
-#[tokio::test(start_paused = true)]
-async fn pools_of_two_families_compete_in_one_plan() {
+/// An engine that serves NodePools and SpotNodePools from a cloud each, the second one at half the price.
+async fn two_families() -> (World, SimCloud, tokio::task::JoinHandle<()>) {
     let mut world = World::start().await;
     world.engine.take().unwrap().stop().await;
     let mut cheap = built_in();
@@ -348,16 +348,31 @@ async fn pools_of_two_families_compete_in_one_plan() {
         Arc::new(OneCloud(CLOUDSPACE, other.clone())),
     ];
     world.engine = Some(world.engine_of("both", dialects, classes));
+    (world, other, clouds)
+}
+
+fn spot_pool(world: &World, name: &str, spec: &Value) {
+    let pool = json!({"apiVersion": "karpetrack.io/v1alpha1", "kind": "SpotNodePool",
+        "metadata": {"name": name}, "spec": spec});
+    world.api().create(SPOT_POOLS, "", pool).unwrap();
+}
+
+/// Nothing more is for sale.
+fn sell_out(cloud: &SimCloud) {
+    cloud.change(|options| {
+        let types = options.catalog.types.iter_mut();
+        for offering in types.flat_map(|one| &mut one.offerings) {
+            offering.available = false;
+        }
+    });
+}
+
+/// Pools of two families, bought from two clouds, in one engine.
+#[tokio::test(start_paused = true)]
+async fn pools_of_two_families_compete_in_one_plan() {
+    let (world, other, clouds) = two_families().await;
     world.pool("dear", |_| ());
-    world
-        .api()
-        .create(
-            "spotnodepools.karpetrack.io",
-            "",
-            json!({"apiVersion": "karpetrack.io/v1alpha1", "kind": "SpotNodePool",
-                "metadata": {"name": "cheap"}, "spec": {}}),
-        )
-        .unwrap();
+    spot_pool(&world, "cheap", &json!({}));
     pass(30).await;
     world.deployment("web", 4, "500m", |_| ());
     world
@@ -374,12 +389,7 @@ async fn pools_of_two_families_compete_in_one_plan() {
             .collect()
     };
     // Nothing is left there: the other family takes over.
-    other.change(|options| {
-        let types = options.catalog.types.iter_mut();
-        for offering in types.flat_map(|one| &mut one.offerings) {
-            offering.available = false;
-        }
-    });
+    sell_out(&other);
     pass(60).await;
     world.deployment("api", 4, "500m", |_| ());
     world
@@ -391,6 +401,66 @@ async fn pools_of_two_families_compete_in_one_plan() {
         !told.is_empty() && told.iter().all(|one| one == "karpetrack"),
         "{told:?}"
     );
+    world.stop().await;
+    clouds.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn pools_of_two_families_with_one_name_both_buy_and_keep_their_own_limits() {
+    let (world, _, clouds) = two_families().await;
+    world.pool("default", |pool| {
+        pool["spec"]["limits"] = json!({"nodes": "2"});
+    });
+    spot_pool(&world, "default", &json!({"limits": {"cpu": "4"}}));
+    pass(30).await;
+    // Three cores each, on nodes that say `default`: one server is all that the cheaper pool may have.
+    world.deployment("web", 3, "3", |deployment| {
+        deployment["spec"]["template"]["spec"]["nodeSelector"] =
+            json!({"karpenter.sh/nodepool": "default"});
+        apart(deployment);
+    });
+    world
+        .until("all pods run", |world| world.running("web") == 3)
+        .await;
+    let api = world.api();
+    assert_eq!(world.claims().len(), 2);
+    let servers = api.list("spotnodes.karpetrack.io");
+    assert_eq!(servers.len(), 1, "{servers:#?}");
+    assert_eq!(servers[0]["spec"]["nodePoolRef"], "default");
+    for node in api.list("nodes") {
+        let labels = &node["metadata"]["labels"];
+        assert_eq!(labels["karpenter.sh/nodepool"], "default", "{labels}");
+    }
+    world
+        .until("each pool knows what it has", |world| {
+            let api = world.api();
+            let node_pool = api.get(POOLS, "", "default").unwrap();
+            let spot_pool = api.get(SPOT_POOLS, "", "default").unwrap();
+            node_pool["status"]["resources"]["nodes"] == "2"
+                && spot_pool["status"]["nodeCount"] == 1
+        })
+        .await;
+    let metrics = world.engine.as_ref().unwrap().context().metrics.clone();
+    for (nodepool, least) in [("default", 2), ("SpotNodePool/default", 1)] {
+        let cores = PoolResource {
+            nodepool: nodepool.to_owned(),
+            resource_type: "cpu".to_owned(),
+        };
+        let used = metrics.usage.get_or_create(&cores).get();
+        assert!(used >= f64::from(least) * 4.0, "{nodepool}: {used}");
+    }
+    // No pool speaks of the other, and both go on alone.
+    for said in [POOLS, SPOT_POOLS].map(|kind| api.get(kind, "", "default").unwrap()) {
+        assert!(!said["status"].to_string().contains("rename"), "{said:#}");
+    }
+    let gone = joiner_embedded::api::DeleteOptions::default();
+    api.delete(SPOT_POOLS, "", "default", gone).unwrap();
+    world
+        .until("the servers are given back", |world| {
+            world.api().list("spotnodes.karpetrack.io").is_empty()
+        })
+        .await;
+    assert!(world.claims().len() >= 2, "those of the other pool stay");
     world.stop().await;
     clouds.abort();
 }

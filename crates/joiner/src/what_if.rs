@@ -202,7 +202,7 @@ fn note(problem: &Problem, plan: &Plan, outcome: &mut Outcome) {
         let purchase = &launch.purchase;
         let one = Bought {
             count: 1,
-            pool: launch.pool.to_string(),
+            pool: problem.title_of(&launch.pool).to_string(),
             instance_type: purchase.instance_type.to_string(),
             zone: purchase.zone.to_string(),
             capacity_type: purchase.capacity_type.to_string(),

@@ -218,6 +218,9 @@ impl Names {
         }
         for pool in &mut problem.pools {
             self.name(Class::Pool, &mut pool.name);
+            if let Some(said) = &mut pool.nodepool {
+                self.name(Class::Pool, said);
+            }
             self.name(Class::Catalog, &mut pool.catalog);
             self.labels(&mut pool.labels);
             self.expressions(&mut pool.requirements);

@@ -153,12 +153,14 @@ impl Decisions {
         for kept in &plan.kept {
             let node = nodes.get(&kept.node);
             let pool = node.and_then(|node| node.pool.as_ref());
+            let pool = pool.map(|pool| problem.title_of(pool));
             let mut verdict = Verdict::stays(kept, pool, node.and_then(|node| node.price));
             verdict.decision = number;
             inner.say(&self.bounds, named(&kept.node), Arc::new(verdict), now);
         }
         for removal in &plan.removals {
             let pool = nodes.get(&removal.node).and_then(|node| node.pool.as_ref());
+            let pool = pool.map(|pool| problem.title_of(pool));
             let mut verdict = Verdict::goes(removal, pool);
             verdict.decision = number;
             let (before, after) = match &removal.reason {

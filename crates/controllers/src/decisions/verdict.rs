@@ -70,6 +70,12 @@ pub struct PoolVerdict {
     pub remedy: String,
 }
 
+/// What people call the pool of a launch.
+fn nodepool(launch: &Launch) -> &Name {
+    let said = launch.labels.get(joiner_core::labels::NODEPOOL);
+    said.unwrap_or(&launch.pool)
+}
+
 impl From<&Shortfall> for PoolVerdict {
     fn from(one: &Shortfall) -> Self {
         PoolVerdict {
@@ -207,7 +213,7 @@ impl Verdict {
             sentence,
             evidence: Evidence {
                 place: machine.cloned(),
-                pool: Some(launch.pool.clone()),
+                pool: Some(nodepool(launch).clone()),
                 considered,
                 rejected: rejected.map(|(instance_type, price)| Alternative {
                     instance_type,
@@ -233,7 +239,7 @@ impl Verdict {
         );
         verdict.remedies = vec![format!(
             "Look at the events of pool {}: its limit or launch rate is reached, or Joiner only observes.",
-            launch.pool
+            nodepool(launch)
         )];
         verdict
     }
@@ -250,9 +256,10 @@ impl Verdict {
             let types = problem
                 .catalog(&pool.catalog)
                 .map_or(0, |one| one.types.len());
-            let remedy = format!("Repair or open pool {}: {closed}.", pool.name);
+            let title = problem.title(pool);
+            let remedy = format!("Repair or open pool {title}: {closed}.");
             pools.push(PoolVerdict {
-                pool: pool.name.clone(),
+                pool: title.clone(),
                 code: "Closed".to_owned(),
                 types: u32::try_from(types).unwrap_or(u32::MAX),
                 sentence: format!("must not buy now: {closed}"),

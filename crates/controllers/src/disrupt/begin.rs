@@ -149,10 +149,11 @@ fn count(context: &Context, command: &Command<'_>, targets: &[Target<'_>]) {
         consolidation_type: consolidation_type(cause, command.removals.len()).to_owned(),
     };
     context.metrics.decisions.get_or_create(&labels).inc();
-    let pools: BTreeSet<&Name> = targets
-        .iter()
-        .filter_map(|(machine, _)| machine.pool.as_ref())
-        .collect();
+    let pools: BTreeSet<Name> = {
+        let world = context.view.read();
+        let owned = targets.iter().filter(|(machine, _)| machine.pool.is_some());
+        owned.map(|(machine, _)| world.title_of(machine)).collect()
+    };
     for pool in pools {
         let labels = PoolDecision {
             nodepool: pool.to_string(),

@@ -12,7 +12,7 @@ use crate::edge::metrics::{PoolReason, Reason};
 pub(super) fn measure(context: &Context, problem: &Problem, plan: &Plan) {
     for (pool, reason, most) in allowed(problem) {
         let labels = PoolReason {
-            nodepool: pool.to_string(),
+            nodepool: problem.title_of(&pool).to_string(),
             reason: word(reason).to_owned(),
         };
         let gauge = context.metrics.allowed.get_or_create(&labels);

@@ -177,10 +177,6 @@ metrics! {
 /// The loop that makes plans for pods that wait.
 pub const PROVISIONER: &str = "provisioner";
 
-fn pool_of(machine: &MachineRecord) -> String {
-    machine.pool.as_deref().unwrap_or_default().to_owned()
-}
-
 fn label(labels: &Labels, key: &str) -> String {
     labels.get(key).map(ToString::to_string).unwrap_or_default()
 }
@@ -221,31 +217,33 @@ impl Metrics {
         self.created.get_or_create(&labels).inc();
     }
 
-    /// A machine object was asked to be deleted.
-    pub fn machine_disrupted(&self, machine: &MachineRecord, reason: &str) {
+    /// A machine object of this pool was asked to be deleted.
+    pub fn machine_disrupted(&self, machine: &MachineRecord, pool: &str, reason: &str) {
         let labels = Disrupted {
             reason: reason.to_owned(),
-            nodepool: pool_of(machine),
+            nodepool: pool.to_owned(),
             capacity_type: label(&machine.labels, well_known::CAPACITY_TYPE),
         };
         self.disrupted.get_or_create(&labels).inc();
     }
 
-    /// A machine came into use.
-    pub fn node_ready(&self, machine: &MachineRecord) {
-        self.nodes_created.get_or_create(&pool_zone(machine)).inc();
+    /// A machine of this pool came into use.
+    pub fn node_ready(&self, machine: &MachineRecord, pool: &str) {
+        let labels = pool_zone(machine, pool);
+        self.nodes_created.get_or_create(&labels).inc();
     }
 
-    /// A machine is gone for good.
-    pub fn machine_gone(&self, machine: &MachineRecord, now: Timestamp) {
+    /// A machine of this pool is gone for good.
+    pub fn machine_gone(&self, machine: &MachineRecord, pool: &str, now: Timestamp) {
+        let zoned = pool_zone(machine, pool);
         let labels = Terminated {
-            nodepool: pool_of(machine),
+            nodepool: pool.to_owned(),
             capacity_type: label(&machine.labels, well_known::CAPACITY_TYPE),
             zone: label(&machine.labels, well_known::ZONE),
         };
         self.terminated.get_or_create(&labels).inc();
         let pool = PoolLabel {
-            nodepool: pool_of(machine),
+            nodepool: pool.to_owned(),
         };
         let took = machine
             .deleting
@@ -260,9 +258,7 @@ impl Metrics {
             let age = clock::since(now, machine.created).as_secs_f64();
             self.lifetime.get_or_create(&pool).observe(age);
             self.nodes_drained.get_or_create(&pool).inc();
-            self.nodes_terminated
-                .get_or_create(&pool_zone(machine))
-                .inc();
+            self.nodes_terminated.get_or_create(&zoned).inc();
         }
     }
 
@@ -376,9 +372,9 @@ impl Metrics {
     }
 }
 
-fn pool_zone(machine: &MachineRecord) -> PoolZone {
+fn pool_zone(machine: &MachineRecord, pool: &str) -> PoolZone {
     PoolZone {
-        nodepool: pool_of(machine),
+        nodepool: pool.to_owned(),
         zone: label(&machine.labels, well_known::ZONE),
     }
 }

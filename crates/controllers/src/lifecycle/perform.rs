@@ -147,7 +147,9 @@ impl Worker<'_> {
             Err(error) => return Err(error),
         }
         info!(machine = %machine.key, node = machine.status.node.as_deref(), "deleted nodeclaim");
-        context.metrics.machine_gone(machine, context.now());
+        let title = context.view.read().title_of(machine);
+        let metrics = &context.metrics;
+        metrics.machine_gone(machine, &title, context.now());
         context.view.forget_machine(machine);
         Ok(())
     }
@@ -216,7 +218,8 @@ impl Worker<'_> {
         }
         if !machine.initialized() && written.initialized() {
             info!(machine = %machine.key, node = written.status.node.as_deref(), "ready");
-            self.context.metrics.node_ready(&written);
+            let title = self.context.view.read().title_of(&written);
+            self.context.metrics.node_ready(&written, &title);
         }
         if let Some((reason, said)) = dialect.milestone(machine, &written) {
             self.context
@@ -287,7 +290,9 @@ impl Worker<'_> {
             }
         }
         dialect.delete_machine(machine).await?;
-        context.metrics.machine_disrupted(machine, cause.word());
+        let title = context.view.read().title_of(machine);
+        let metrics = &context.metrics;
+        metrics.machine_disrupted(machine, &title, cause.word());
         if let Some(pool) = &machine.pool
             && !machine.registered()
             && !matches!(cause, Cause::NodeDeleted)

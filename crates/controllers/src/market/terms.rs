@@ -31,9 +31,7 @@ pub(crate) fn terms(context: &Context, world: &World, now: Timestamp) -> Terms {
     };
     context.learned.look(world);
     let overlays = crate::market::overlays::accepted(context, world);
-    // Terms are kept by id: those of a pool that buys nothing for its name must not stand for the first of that name.
-    let first_of_name = |pool: &&Arc<PoolRecord>| world.namesake(pool).is_none();
-    for pool in world.pools.iter().filter(first_of_name) {
+    for pool in world.pools.iter() {
         let closed = closed(context, world, pool, now).or_else(|| steadying(world, pool, now));
         if let Some(reason) = closed {
             terms.closed.insert(pool.id().clone(), reason);
@@ -96,9 +94,6 @@ pub(crate) fn closed(
     }
     if let Some(invalid) = &pool.invalid {
         return Some(invalid.clone());
-    }
-    if world.namesake(pool).is_some() {
-        return Some(format!("another pool is named {} too", pool.id()));
     }
     let class = world.classes.get(&pool.class).map(AsRef::as_ref);
     if let Some((_, said)) = context.classes.unusable(&pool.class, class) {
@@ -178,7 +173,7 @@ pub(crate) fn offering_labels(
     let mut all = pool.pool.labels.clone();
     all.extend(shape.labels.clone());
     for (key, value) in [
-        (labels::NODEPOOL, pool.id()),
+        (labels::NODEPOOL, pool.name()),
         (labels::INSTANCE_TYPE, &shape.name),
         (labels::ZONE, &offering.zone),
         (labels::REGION, &offering.region),

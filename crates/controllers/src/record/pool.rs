@@ -46,7 +46,7 @@ pub struct PoolRecord {
     pub created: Option<Timestamp>,
     /// It is to go, and its machines with it.
     pub deleting: bool,
-    /// On which terms it buys; its name is unique over all dialects.
+    /// On which terms it buys; its name is an id, unique over all dialects.
     pub pool: Pool,
     /// Node class that it buys from.
     pub class: ClassKey,
@@ -86,6 +86,12 @@ impl PoolRecord {
     /// Its name in problems and plans.
     pub fn id(&self) -> &Name {
         &self.pool.name
+    }
+
+    /// Its name as its users know it, and as the label `karpenter.sh/nodepool` has it. Pools of several families may have
+    /// the same.
+    pub fn name(&self) -> &Name {
+        self.pool.nodepool()
     }
 }
 

@@ -84,8 +84,13 @@ async fn look(context: &Context, measured: &mut Measured) -> Outcome {
         |known| pools.iter().any(|pool| pool.id() == known),
         |uid| pools.iter().any(|pool| pool.uid == *uid),
     );
+    let titles: BTreeSet<Name> = {
+        let world = context.view.read();
+        let titles = pools.iter().map(|pool| world.title(pool).clone());
+        titles.collect()
+    };
     measured.retain(|known, resources| {
-        let there = pools.iter().any(|pool| pool.id() == known);
+        let there = titles.contains(known);
         if !there {
             let resources = std::mem::take(resources).into_iter();
             context.metrics.forget_pool(known, resources);
@@ -102,8 +107,9 @@ async fn look(context: &Context, measured: &mut Measured) -> Outcome {
         }
         let status = status(context, &today, &pool, context.now());
         tell(context, &pool, &status);
-        let resources = measure(context, &today, &pool, &status);
-        measured.insert(pool.id().clone(), resources);
+        let title = context.view.read().title(&pool).clone();
+        let resources = measure(context, &today, &pool, &title, &status);
+        measured.insert(title, resources);
         if context.settings.mode == Mode::ObserveOnly {
             continue;
         }
@@ -286,7 +292,7 @@ fn status(context: &Context, today: &Today<'_>, pool: &PoolRecord, now: Timestam
             generation: pool.generation,
         });
     };
-    validation(&world, pool, &mut set);
+    validation(pool, &mut set);
     let unmanaged = world.held(pool).filter(|_| !world.managed(pool));
     let class = world.classes.get(&pool.class).map(AsRef::as_ref);
     match context.classes.unusable(&pool.class, class) {
@@ -361,14 +367,8 @@ fn held(context: &Context, world: &World, today: &Today<'_>, pool: &PoolRecord) 
     status
 }
 
-fn validation(world: &World, pool: &PoolRecord, set: &mut impl FnMut(&str, Truth, &str, String)) {
-    let namesake = world.namesake(pool).map(|other| {
-        format!(
-            "{} {} has the same name and is older: rename one of the two",
-            other.key.dialect, other.key
-        )
-    });
-    match pool.invalid.clone().or(namesake) {
+fn validation(pool: &PoolRecord, set: &mut impl FnMut(&str, Truth, &str, String)) {
+    match pool.invalid.clone() {
         None => good(kinds::VALIDATION_SUCCEEDED, set),
         Some(said) => set(
             kinds::VALIDATION_SUCCEEDED,
@@ -470,7 +470,7 @@ fn limit(
         return;
     }
     let full = limits::usage(world, pool.id(), None).reaches(limits);
-    match context.said.limit(pool.id()).or(full) {
+    match context.said.limit(world.title(pool)).or(full) {
         Some(said) => set(
             kinds::LIMIT_REACHED,
             Truth::True,
@@ -491,10 +491,11 @@ fn measure(
     context: &Context,
     today: &Today<'_>,
     pool: &PoolRecord,
+    title: &str,
     status: &PoolStatus,
 ) -> BTreeSet<String> {
     let label = |name: &str| PoolResource {
-        nodepool: pool.id().to_string(),
+        nodepool: title.to_owned(),
         resource_type: name.to_owned(),
     };
     let scale = |name: &str, amount: i64| {
@@ -520,7 +521,7 @@ fn measure(
     }
     let world = context.view.read();
     let cost = today.of_pool(&world, pool.id());
-    let nodepool = pool.id().to_string();
+    let nodepool = title.to_owned();
     let waits = context
         .backoffs
         .notes(pool.id(), &pool.class.catalog(), context.now());

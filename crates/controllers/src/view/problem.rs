@@ -21,7 +21,7 @@ use super::pods::{DISRUPTED, Owner, PodKey, PodRecord};
 use crate::edge::clock;
 use crate::guards::limits;
 use crate::lifecycle::UNREGISTERED;
-use crate::record::{Key, MachineRecord, PoolRecord, annotations, kinds};
+use crate::record::{Key, MachineRecord, annotations, kinds};
 
 /// How long a machine of another controller is waited for: Karpenter gives one up after a quarter of an hour.
 const FOREIGN_DUE: Duration = Duration::from_mins(20);
@@ -70,8 +70,7 @@ impl World {
         problem.now = Some(now);
         problem.catalogs = terms.catalogs.values().map(|one| (**one).clone()).collect();
         problem.settings = terms.settings.clone();
-        let buys = |pool: &&Arc<PoolRecord>| !pool.deleting && self.namesake(pool).is_none();
-        for record in self.pools.iter().filter(buys) {
+        for record in self.pools.iter().filter(|pool| !pool.deleting) {
             let mut pool = record.pool.clone();
             pool.catalog = terms
                 .pool_catalogs

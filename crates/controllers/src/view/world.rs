@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use joiner_core::labels;
 use joiner_core::name::{Labels, Name};
 use joiner_core::problem::{DaemonSet, PodDisruptionBudget, PodSpec};
 
@@ -214,9 +215,30 @@ impl World {
         self.pools.iter().find(|pool| &**pool.id() == id)
     }
 
-    /// Another pool, of another family, that has the same id and comes first: two of them cannot be told apart.
-    pub fn namesake(&self, pool: &PoolRecord) -> Option<&Arc<PoolRecord>> {
-        self.pool(pool.id()).filter(|first| first.key != pool.key)
+    /// A pool by its id, or as people call it.
+    pub fn pool_called(&self, name: &str) -> Option<&Arc<PoolRecord>> {
+        let called = || self.pools.iter().find(|pool| &**pool.name() == name);
+        self.pool(name).or_else(called)
+    }
+
+    /// What people call a pool: its name, or its id if a pool of another family has the same name.
+    pub fn title<'p>(&self, pool: &'p PoolRecord) -> &'p Name {
+        let alike = |one: &Arc<PoolRecord>| one.key != pool.key && one.name() == pool.name();
+        if self.pools.iter().any(|one| alike(one)) {
+            pool.id()
+        } else {
+            pool.name()
+        }
+    }
+
+    /// What people call the pool of a machine, also when the pool is gone; empty for a machine that stands alone.
+    pub fn title_of(&self, machine: &MachineRecord) -> Name {
+        let Some(id) = &machine.pool else {
+            return Name::default();
+        };
+        let told = || machine.labels.get(labels::NODEPOOL).unwrap_or(id);
+        let title = self.pool(id).map_or_else(told, |pool| self.title(pool));
+        title.clone()
     }
 
     /// Whether a pool is managed: some families have objects that say which of them are.

@@ -47,7 +47,7 @@ impl Fleet {
             .machines
             .iter()
             .filter(|one| !joined.contains(&one.key));
-        nodes.extend(coming.map(|machine| on_its_way(machine, &market)));
+        nodes.extend(coming.map(|machine| on_its_way(&world, machine, &market)));
         let bound = world
             .pods
             .iter()
@@ -146,9 +146,10 @@ fn label<'l>(all: &'l Labels, key: &str) -> &'l str {
     all.get(key).map(AsRef::as_ref).unwrap_or_default()
 }
 
-fn of_machine(view: &mut NodeView, machine: &MachineRecord, market: &Market) {
+fn of_machine(world: &World, view: &mut NodeView, machine: &MachineRecord, market: &Market) {
     view.machine = Some(machine.key.name.to_string());
-    view.pool = machine.pool.as_ref().map(ToString::to_string);
+    let owned = machine.pool.is_some();
+    view.pool = owned.then(|| world.title_of(machine).to_string());
     view.class = Some(machine.class.to_string());
     let price = market.prices.get(&machine.key);
     view.price = Figure::maybe(price.map(|price| price.dollars()));
@@ -187,12 +188,12 @@ fn standing(
         ..NodeView::default()
     };
     if let Some(machine) = machine {
-        of_machine(&mut view, machine, market);
+        of_machine(world, &mut view, machine, market);
     }
     view
 }
 
-fn on_its_way(machine: &MachineRecord, market: &Market) -> NodeView {
+fn on_its_way(world: &World, machine: &MachineRecord, market: &Market) -> NodeView {
     let leaving = machine.deleting.is_some();
     let mut view = NodeView {
         name: machine.key.name.to_string(),
@@ -213,7 +214,7 @@ fn on_its_way(machine: &MachineRecord, market: &Market) -> NodeView {
         view.zone = offer.purchase.zone.to_string();
         view.capacity_type = offer.purchase.capacity_type.to_string();
     }
-    of_machine(&mut view, machine, market);
+    of_machine(world, &mut view, machine, market);
     view
 }
 

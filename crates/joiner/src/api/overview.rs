@@ -111,7 +111,7 @@ fn providers(context: &Context, fleet: &Fleet) -> Vec<ProviderView> {
 fn pools(context: &Context, fleet: &Fleet) -> Vec<PoolView> {
     let world = context.view.read();
     let records = world.pools.iter().map(|pool| {
-        let name = pool.id().to_string();
+        let name = world.title(pool).to_string();
         let own = fleet
             .nodes
             .iter()

@@ -149,7 +149,10 @@ fn node(context: &Context, name: &str) -> Option<Found> {
             .to_owned(),
         Some(machine) => {
             subjects.push(Subject::new(Kind::Machine, machine.key.name.clone()));
-            let pool = machine.pool.as_deref().unwrap_or("(none)");
+            let pool = match &machine.pool {
+                Some(_) => world.title_of(machine),
+                None => "(none)".into(),
+            };
             let ready = if node.ready() {
                 "is ready"
             } else {
@@ -173,7 +176,7 @@ fn node(context: &Context, name: &str) -> Option<Found> {
 fn pool(context: &Context, name: &str) -> Option<Found> {
     let market = context.market();
     let world = context.view.read();
-    let pool = world.pools.iter().find(|pool| **pool.id() == *name)?;
+    let pool = world.pool_called(name)?.clone();
     let own = world
         .machines
         .iter()
@@ -197,15 +200,13 @@ fn pool(context: &Context, name: &str) -> Option<Found> {
         .last(joiner_controllers::decisions::Loop::Disrupt)
     {
         for (of, reason, allowed) in joiner_core::disrupt::allowed(&last.problem) {
-            if *of == *name {
+            if of == *pool.id() {
                 facts.push(format!(
                     "Its budgets let {allowed} nodes be away as {reason}."
                 ));
             }
         }
     }
-    let world = context.view.read();
-    let pool = world.pools.iter().find(|pool| **pool.id() == *name)?;
     let notes = context
         .backoffs
         .notes(pool.id(), &pool.class.catalog(), context.now());
@@ -228,7 +229,7 @@ fn pool(context: &Context, name: &str) -> Option<Found> {
     Some(Found {
         name: name.to_owned(),
         standing,
-        subjects: vec![Subject::new(Kind::Pool, name)],
+        subjects: vec![Subject::new(Kind::Pool, pool.id().clone())],
         steps: Vec::new(),
         facts,
     })

@@ -362,6 +362,23 @@ async fn what_is_written_at_rest_is_seen_and_leases_are_not() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_price_may_be_looked_up_at_rest_and_not_too_often() {
+    let world = World::new();
+    world.claim("one", "joiner.dev");
+    let path = "/apis/karpenter.sh/v1/nodeclaims/one";
+    let looked = |time: &str| json!({"status": {"lastPriceCheck": time}});
+    let first = looked("2026-01-01T00:00:00Z");
+    assert_eq!(world.send("PATCH", path, first).await, 200);
+    world.auditor.rest(world.server.local().clock().now());
+    let later = looked("2026-01-01T00:10:00Z");
+    assert_eq!(world.send("PATCH", path, later).await, 200);
+    assert_eq!(world.found(), []);
+    let soon = looked("2026-01-01T00:15:00Z");
+    assert_eq!(world.send("PATCH", path, soon).await, 200);
+    assert_eq!(world.found(), [Invariant::Rest]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_leak_is_seen_once_it_has_lasted_too_long() {
     let world = World::new();
     let now = world.server.local().clock().now();

@@ -175,10 +175,38 @@ impl Told {
     }
 }
 
+/// SpotNodes say when their price was last looked up, so that users see it is. No more often than this while it stays.
+const PRICE_SHOWN: SignedDuration = SignedDuration::from_mins(10);
+
+/// Whether nothing has changed but when a price was last looked up, which was told long ago.
+fn price_looked_up(commit: &Commit<'_>) -> bool {
+    let Some(before) = commit.previous else {
+        return false;
+    };
+    let at = |object: &Value| object.time(&["status", "lastPriceCheck"]);
+    let (Some(old), Some(new)) = (at(before), at(commit.object)) else {
+        return false;
+    };
+    let rest = |object: &Arc<Value>| {
+        let mut object = (**object).clone();
+        if let Some(status) = object["status"].as_object_mut() {
+            status.remove("lastPriceCheck");
+        }
+        if let Some(metadata) = object["metadata"].as_object_mut() {
+            for field in ["managedFields", "resourceVersion", "generation"] {
+                metadata.remove(field);
+            }
+        }
+        object
+    };
+    new.duration_since(old) >= PRICE_SHOWN && rest(before) == rest(commit.object)
+}
+
 /// What must not have been written at rest. Leases are renewed for ever.
 pub(super) fn at_rest(told: &mut Told, commit: &Commit<'_>) -> Option<Finding> {
     let asked = commit.asked?;
-    if commit.resource == "leases.coordination.k8s.io" || told.reminds(commit) {
+    let renewed = commit.resource == "leases.coordination.k8s.io" || price_looked_up(commit);
+    if renewed || told.reminds(commit) {
         return None;
     }
     let what = if commit.resource.starts_with("events") {

@@ -17,7 +17,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use kube::api::ObjectMeta;
 use serde_json::{Value, json};
 
-use super::pool::price_text;
+use super::pool::{id, name_of, price_text};
 use super::terms::{TERMS, Terms};
 use super::{API_VERSION, NAME, class};
 use crate::dialects::convert::{
@@ -63,7 +63,7 @@ pub(super) fn lower(node: &SpotNode, class: &ClassKey) -> Result<MachineRecord, 
             .iter()
             .flatten()
             .any(|one| one == keys::SPOTNODE_FINALIZER),
-        pool: Some(spec.node_pool_ref.as_str().into()),
+        pool: Some(id(&spec.node_pool_ref)),
         class: class.clone(),
         labels: labels(metadata.labels.clone()),
         node_annotations: given
@@ -193,9 +193,9 @@ pub(super) fn node_labels(machine: &MachineRecord) -> Labels {
         label(CATEGORY_LABEL),
     );
     all.insert(keys::MANAGED_LABEL.into(), "true".into());
-    if let Some(pool) = &machine.pool {
+    if let Some(pool) = machine.pool.as_deref().map(name_of) {
         all.insert(well_known::NODEPOOL.into(), pool.clone());
-        all.insert(keys::NODEPOOL_LABEL.into(), pool.clone());
+        all.insert(keys::NODEPOOL_LABEL.into(), pool);
     }
     all
 }

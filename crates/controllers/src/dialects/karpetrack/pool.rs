@@ -26,6 +26,8 @@ use crate::record::{PoolRecord, PoolStatus, annotations};
 use crate::view::pods::quantity_map;
 use crate::view::{labels, version};
 
+/// Its kind, which no namespace could be called.
+const KIND: &str = "SpotNodePool";
 /// What the status of a pool has a place for.
 const SHOWN: [&str; 3] = [CPU, MEMORY, EPHEMERAL_STORAGE];
 /// In percent of a pool's nodes.
@@ -33,6 +35,19 @@ const DRAINED_AT_ONCE: u8 = 10;
 /// From the age at which a node is to be replaced until it goes whatever happens: as long again, within these.
 const LEAST_PATIENCE: SignedDuration = SignedDuration::from_hours(1);
 const MOST_PATIENCE: SignedDuration = SignedDuration::from_hours(24);
+
+/// The id of a pool: NodePools may have the same name. No namespace begins like this, so no pool of a namespace does.
+pub(super) fn id(name: &str) -> Name {
+    format!("{KIND}/{name}").into()
+}
+
+/// The name of the pool with an id.
+pub(super) fn name_of(id: &str) -> Name {
+    let name = id
+        .strip_prefix(KIND)
+        .and_then(|rest| rest.strip_prefix('/'));
+    name.unwrap_or(id).into()
+}
 
 /// A pool as the engine keeps it.
 pub(super) fn lower(
@@ -43,8 +58,10 @@ pub(super) fn lower(
     // A pool that makes no sense still keeps its machines: what can be read is used, and it does not buy.
     let core = core_pool(pool, options).unwrap_or_else(|problem| {
         invalid.push(problem);
+        let name = text(pool.metadata.name.as_ref());
         Pool {
-            name: text(pool.metadata.name.as_ref()),
+            name: id(&name),
+            nodepool: Some(name),
             ..Pool::default()
         }
     });
@@ -115,7 +132,8 @@ fn core_pool(pool: &SpotNodePool, options: &KarpetrackOptions) -> Result<Pool, S
         disruption_text(pool, |one| &one.expire_after),
     )?;
     Ok(Pool {
-        name,
+        name: id(&name),
+        nodepool: Some(name),
         labels: own,
         requirements: requirements(pool),
         taints: spec.taints.iter().map(Taint::to_core).collect(),
