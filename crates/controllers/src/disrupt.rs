@@ -313,6 +313,23 @@ pub(crate) fn of_another(context: &Context, machine: &MachineRecord) -> bool {
     manager.is_some_and(|name| *name != context.mark(machine).managed_by)
 }
 
+/// The label of a metric as a sentence.
+fn words(reason: &str) -> &str {
+    match reason {
+        "empty" => "it is empty",
+        "drifted" => "it is not what its pool asks for any more",
+        "underutilized" => "its pods cost less elsewhere",
+        "expired" => "it is older than expireAfter",
+        "unneeded" => "what it was launched to replace stays",
+        "unhealthy" => "it has been unhealthy for too long",
+        "interrupted" => "its cloud takes the machine away",
+        "garbage_collected" => "its machine or its Node no longer exists",
+        "pool_deleted" => "its pool is being deleted",
+        "static" => "its pool has more nodes than spec.replicas",
+        other => other,
+    }
+}
+
 /// Asks for a machine object to be deleted; its lifecycle does the rest.
 pub(crate) async fn delete(
     context: &Context,
@@ -343,13 +360,13 @@ pub(crate) async fn delete(
         machine,
         Severity::Normal,
         "DisruptionTerminating",
-        &format!("Node is being removed ({reason})"),
+        &format!("Node is being removed: {}", words(reason)),
     );
     if dialect.announces_scaling() {
         let pool = machine.pool.as_ref();
         let pool = pool.and_then(|pool| context.view.read().pool(pool).cloned());
         if let Some(pool) = pool {
-            let said = format!("Removing {}: {reason}", machine.key.name);
+            let said = format!("Removing {}: {}", machine.key.name, words(reason));
             context.tell_pool(&pool, Severity::Normal, "ScaledDown", &said);
         }
     }

@@ -258,11 +258,13 @@ impl Classes {
     /// What is wrong with the catalogue of a class although it is still in use, if anything.
     pub fn concern(&self, key: &ClassKey) -> Option<String> {
         let stock = self.slot(key)?.stock();
-        let trouble = stock.trouble.map(|trouble| trouble.said);
-        let said = trouble.or(stock.concern)?;
-        Some(match stock.read {
-            Some(read) => format!("{said}; what was read at {read} stays in use"),
-            None => said,
+        // The time stands still while nothing can be read; with a concern alone it would be another at every look.
+        Some(match (stock.trouble, stock.read) {
+            (None, _) => stock.concern?,
+            (Some(trouble), None) => trouble.said,
+            (Some(trouble), Some(read)) => {
+                format!("{}; what was read at {read} stays in use", trouble.said)
+            }
         })
     }
 

@@ -34,7 +34,7 @@ impl Ovh {
             }
             match self.client.delete(kube, &pool.id).await {
                 Ok(()) => {
-                    tracing::info!(pool = %pool.name, "removed a node pool of a class without machines")
+                    tracing::info!(pool = %pool.name, "removed a node pool of a class without machines");
                 }
                 Err(refused) => {
                     tracing::warn!(pool = %pool.name, error = %refused.error, "an empty node pool stays");

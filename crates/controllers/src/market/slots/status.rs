@@ -54,7 +54,8 @@ impl Classes {
                 *message = format!("{message}: {said}");
             }
             let told = unusable.clone();
-            let ready = ready(record, unusable, now);
+            let concern = self.concern(&record.key);
+            let ready = ready(record, unusable, concern, now);
             let extra = self.extra(record, &**factory);
             // The watch may not have told yet what we wrote: what counts is what we wrote last.
             let said = json!({
@@ -149,9 +150,15 @@ fn tell(
     context.events.say(&about, severity, reason, said);
 }
 
-fn ready(record: &ClassRecord, unusable: Option<Unusable>, now: Timestamp) -> Condition {
+/// A class that can be used says in the message what is wrong all the same.
+fn ready(
+    record: &ClassRecord,
+    unusable: Option<Unusable>,
+    concern: Option<String>,
+    now: Timestamp,
+) -> Condition {
     let (status, reason, message) = match unusable {
-        None => (Truth::True, kinds::READY, String::new()),
+        None => (Truth::True, kinds::READY, concern.unwrap_or_default()),
         Some((reason @ UNKNOWN, said)) => (Truth::Unknown, reason, said),
         Some((reason, said)) => (Truth::False, reason, said),
     };
