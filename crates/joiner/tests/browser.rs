@@ -114,8 +114,8 @@ fn chromium() -> Result<String, String> {
     let named = std::env::var("CHROMIUM").ok();
     let known = ["chromium", "chromium-browser", "google-chrome"].map(str::to_owned);
     let find = || {
-        let all = named.iter().chain(&known);
-        all.cloned().find(|program| runs(program))
+        let mut all = named.iter().chain(&known);
+        all.find(|program| runs(program)).cloned()
     };
     if let Some(found) = find() {
         return Ok(path_of(&found));

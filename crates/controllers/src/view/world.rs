@@ -224,7 +224,7 @@ impl World {
     /// What people call a pool: its name, or its id if a pool of another family has the same name.
     pub fn title<'p>(&self, pool: &'p PoolRecord) -> &'p Name {
         let alike = |one: &Arc<PoolRecord>| one.key != pool.key && one.name() == pool.name();
-        if self.pools.iter().any(|one| alike(one)) {
+        if self.pools.iter().any(alike) {
             pool.id()
         } else {
             pool.name()

@@ -163,7 +163,7 @@ mod tests {
             thinking: Thinking::InPlace,
             ..Settings::default()
         };
-        let stage = Stage::set(1, None, settings, None).unwrap();
+        let stage = Stage::set(1, None, &Pace::LIVE, settings, None).unwrap();
         let context = stage.context();
         let mut most = 0;
         for _ in 0..600 {

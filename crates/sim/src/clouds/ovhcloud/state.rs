@@ -33,6 +33,7 @@ struct Node {
 
 /// One pool.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "fields of the wire")]
 struct Pool {
     id: String,
     name: String,
