@@ -20,7 +20,7 @@ use crate::pack::fill::greedy::{Filling, GreedyFill, PodOrder};
 use crate::pack::packing::{Bin, Context, Packing};
 use crate::pack::parts::Part;
 use crate::pack::value::appraisal::Appraisal;
-use crate::pack::value::machine_prices;
+use crate::pack::value::machine_prices::{self, Prices};
 
 use self::redistribute::PodSet;
 
@@ -60,8 +60,9 @@ const BARGAINS: usize = 15;
 const MOST: f64 = 0.5;
 /// Machines whose free room loose pods may take.
 const VISITED: usize = 200;
-/// Attempts in vain for each machine after which the search is over.
-const PATIENCE: u64 = 16;
+/// Attempts in vain for each machine after which the search is over. With 16 one of 879 problems of up to seven pods stays
+/// 12.5% above its optimum, with 24 none does, and 100 pods cost 0.05% less; more find nothing.
+const PATIENCE: u64 = 24;
 /// Fewer machines than this are tried as often as this many, and one as often as the other.
 const FEW_MACHINES: usize = 12;
 const POD_ORDERS: [PodOrder; 3] = [PodOrder::Large, PodOrder::Mixed, PodOrder::Even];
@@ -131,7 +132,7 @@ impl Improver {
         generated: bool,
     ) -> Self {
         let counts: IdVec<LotId, u32> = context.lots.iter().map(|lot| lot.count).collect();
-        let appraisal = Appraisal::new(context, &counts);
+        let mut appraisal = Appraisal::new(context, &counts);
         let pods: u64 = counts.iter().map(|count| u64::from(*count)).sum();
         // Whole parts of a program's fillings are nearly all there is: redistributing finds nothing better.
         let rounded = generated && pods >= ROUNDED * counts.len() as u64;
@@ -145,6 +146,15 @@ impl Improver {
                     &REDISTRIBUTE_MANY
                 }
             });
+        // What all pods may use is told apart best by the shape of pods.
+        let alike = redistribute::are_alike(context, context.lots.ids());
+        if redistribution.is_some()
+            && alike
+            && keeps(Part::MachinePrices)
+            && let Some(prices) = Prices::find(context, &counts, &appraisal)
+        {
+            prices.refine(context, &counts, &mut appraisal);
+        }
         let mut improver = Improver {
             greedy: GreedyFill::new(counts.len()),
             loose: IdVec::filled(0, counts.len()),

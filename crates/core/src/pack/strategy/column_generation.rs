@@ -109,7 +109,12 @@ pub(crate) fn pack(
     let mut patterns = taken_over(context, &appraisal, &lots, others);
     let mut lot_values = None;
     let mut spent = 0;
-    for _ in 0..PROGRAMS {
+    let programs = if context.without.keeps(Part::LaterPrograms) {
+        PROGRAMS
+    } else {
+        1
+    };
+    for _ in 0..programs {
         let left: Vec<u32> = lots.iter().map(|lot| packing.left[*lot]).collect();
         if left.iter().all(|count| *count == 0) {
             break;
