@@ -50,6 +50,7 @@ const WANTED: f64 = 0.96;
 
 /// Fillings taken over from other packings, times lots.
 const SEEDS: usize = 3;
+
 /// A filling of a machine.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Pattern {
