@@ -4,6 +4,7 @@
 //! scheduler on them and judges solutions. Without it there is nothing to compare with; `cargo bench` needs nothing.
 
 mod ablation;
+pub(crate) mod plots;
 mod row;
 mod seeds;
 mod summary;
@@ -78,6 +79,9 @@ pub(crate) struct BenchArgs {
     /// Parts of the packer to leave out, one at a time, or `all`: a second table says what each is worth.
     #[arg(long, value_name = "PART", value_delimiter = ',')]
     without: Vec<String>,
+    /// Add the figures to those in this folder, and draw all of them there.
+    #[arg(long, value_name = "DIR")]
+    plots: Option<PathBuf>,
     /// Write the tables to this file too.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -103,6 +107,9 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
     writeln!(std::io::stdout(), "{table}")?;
     if let Some(path) = &args.out {
         fs::write(path, table + "\n").with_context(|| format!("writing {}", path.display()))?;
+    }
+    if let Some(folder) = &args.plots {
+        plots::update(folder, &rows)?;
     }
     let bad = rows.iter().filter(|row| !row.good()).count();
     anyhow::ensure!(

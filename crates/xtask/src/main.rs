@@ -27,6 +27,12 @@ struct Args {
 enum Chore {
     /// Solve generated problems and real traces side by side with Karpenter, and print one table
     Bench(Box<bench::BenchArgs>),
+    /// Draw the figures in a folder again, those that `bench --plots` left there
+    Plots {
+        /// The folder with benchmarks.csv
+        #[arg(default_value = "docs/images")]
+        folder: PathBuf,
+    },
     /// Fail when a crate depends on what its room must not hold, or a source file outgrew its subject
     CheckRooms,
     /// Build what is missing of the real control plane and print the directory that holds it
@@ -76,6 +82,7 @@ fn main() -> anyhow::Result<()> {
         Chore::CheckRooms => rooms::check(),
         Chore::Controlplane { programs } => control_plane(programs),
         Chore::Manifests { check } => xtask::manifests::run(check),
+        Chore::Plots { folder } => bench::plots::draw(&folder),
         Chore::Openapi {
             modules,
             release,

@@ -97,6 +97,15 @@ pub(crate) struct Assignment {
 }
 
 impl Assignment {
+    /// What assigning promises to packing, in debug builds: every pod that waits is on a node, in a lot or has failed.
+    fn debug_check(&self) {
+        let queues: u64 = self.queues.iter().map(|one| u64::from(one.count)).sum();
+        let lots: u64 = self.lots.iter().map(|one| u64::from(one.count)).sum();
+        let nodes: u64 = self.on_nodes.iter().map(|one| u64::from(one.2)).sum();
+        let failed: u64 = self.failed.iter().map(|one| u64::from(one.1)).sum();
+        debug_assert_eq!(queues, lots + nodes + failed, "pods were lost or doubled");
+    }
+
     /// Whether the order found here may not hold for what was packed: pods that others count on have no machine, or
     /// pods must share a host that only packing gave them.
     pub(crate) fn needs_bind_simulation(
@@ -225,6 +234,7 @@ impl<'a, 'p> Assigner<'a, 'p> {
                 }
             }
         }
+        self.out.debug_check();
         self.out
     }
 

@@ -10,8 +10,6 @@ pub enum Part {
     MixedNodes,
     /// First fit, opening the cheapest machine for each pod.
     Cheapest,
-    /// First fit, opening machines for many pods where nodes are scarce.
-    FewNodes,
     /// Machines that grow with their pods.
     BestFit,
     /// Bargains filled with the most valuable pods first.
@@ -26,6 +24,10 @@ pub enum Part {
     Seeds,
     /// A beam of partial fillings where there are many lots.
     Beam,
+    /// Further programs for what the first one leaves over.
+    LaterPrograms,
+    /// Values found anew when half of the pods are packed.
+    NewValues,
     /// Exchanges of single pods in a greedy filling.
     Polish,
     /// Kinds of pods told apart by the bargains that hold them.
@@ -38,6 +40,8 @@ pub enum Part {
     Redistribute,
     /// Pods put into free room of machines that stay.
     Reinsert,
+    /// Prices of each machine in the local search.
+    MachinePrices,
     /// The bound from fillings of whole machines.
     FillingBound,
     /// The bound from prices of each machine.

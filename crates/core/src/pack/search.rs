@@ -294,9 +294,6 @@ impl<'a, 'p> Anytime<'a, 'p> {
         if lots.len() <= column_generation::MAX_LOTS {
             strategies.push(Strategy::ColumnGeneration);
         }
-        if self.compiled.supply.limited() {
-            strategies.push(Strategy::FewNodes);
-        }
         strategies.retain(|strategy| self.options.without.keeps(strategy.part()));
         strategies
     }

@@ -21,7 +21,6 @@ pub(crate) enum Strategy {
     Bargains(PodOrder),
     BestFit,
     Cheapest,
-    FewNodes,
     ColumnGeneration,
 }
 
@@ -34,7 +33,6 @@ impl Strategy {
             Strategy::Bargains(PodOrder::Even) => Part::Even,
             Strategy::BestFit => Part::BestFit,
             Strategy::Cheapest => Part::Cheapest,
-            Strategy::FewNodes => Part::FewNodes,
             Strategy::ColumnGeneration => Part::ColumnGeneration,
         }
     }
@@ -56,7 +54,6 @@ impl Strategy {
                 bargains::pack(context, &mut packing, PodOrder::Large);
             }
             Strategy::Cheapest => first_fit::pack(context, &mut packing, Opening::Cheapest),
-            Strategy::FewNodes => first_fit::pack(context, &mut packing, Opening::Largest),
         }
         keep_min_values(context, &mut packing);
         host_affinity::pack(context, &mut packing);

@@ -13,6 +13,8 @@ use crate::pack::fill::greedy::Filling;
 use crate::pack::packing::Context;
 use crate::pack::value::appraisal::Appraisal;
 
+// As in the local search at large, half or twice of each of these is worth less than 0.1% where it was tried.
+
 /// Mixtures proposed before pods are distributed over one.
 const PROPOSALS: usize = 200;
 /// Machines that may go in one exchange.

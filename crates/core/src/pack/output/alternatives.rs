@@ -186,6 +186,7 @@ pub(crate) fn below_min_values(compiled: &Compiled<'_>, plan: &Plan) -> Vec<(Pod
     for launch in poor.filter(|launch| !compiled.meets_min_values(launch)) {
         let mut pools = compiled.problem.pools.iter();
         let pool = pools.position(|one| one.name == launch.pool);
+        debug_assert!(pool.is_some(), "a launch of no pool: {}", launch.pool);
         let reason = Reason::NoMachine {
             pools: vec![Shortfall {
                 pool: launch.pool.clone(),

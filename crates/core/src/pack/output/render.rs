@@ -64,6 +64,7 @@ pub(crate) fn plan(
         }
     }
     plan.unplaced = unplaced(compiled, assignment, packing, &mut refs);
+    refs.debug_check();
     if has_rules(compiled, assignment) {
         finish_order(compiled, &mut plan);
     } else {
@@ -139,13 +140,21 @@ impl References {
         }
     }
 
+    /// Every pod that waited is in the plan, with a place or a reason.
+    fn debug_check(&self) {
+        let mut queues = self.queues.iter().chain(&self.lots);
+        debug_assert!(
+            queues.all(VecDeque::is_empty),
+            "pods were lost on the way from the packing to the plan"
+        );
+    }
+
     fn take(&mut self, class: ClassId, count: u32) -> Vec<PodRef> {
         let Some(at) = self.index.get(&class) else {
+            debug_assert!(count == 0, "no pod of class {class} waits");
             return Vec::new();
         };
-        let queue = &mut self.queues[*at];
-        let count = (count as usize).min(queue.len());
-        queue.drain(..count).collect()
+        drained(&mut self.queues[*at], count)
     }
 
     /// Anchored pods in order of binding.
@@ -189,6 +198,16 @@ impl References {
     }
 }
 
+/// The first pods of a queue. Nothing is placed that does not wait.
+fn drained(queue: &mut VecDeque<PodRef>, count: u32) -> Vec<PodRef> {
+    let known = queue.len();
+    debug_assert!(
+        count as usize <= known,
+        "{count} of {known} pods are placed"
+    );
+    queue.drain(..known.min(count as usize)).collect()
+}
+
 fn launch(
     compiled: &Compiled<'_>,
     assignment: &Assignment,
@@ -201,9 +220,7 @@ fn launch(
     let mut pods = Vec::new();
     let mut requests = Resources::new();
     for (lot, count) in &bin.pods {
-        let queue = &mut refs.lots[*lot];
-        let count = (*count as usize).min(queue.len());
-        for pod in queue.drain(..count) {
+        for pod in drained(&mut refs.lots[*lot], *count) {
             requests.add(&compiled.pod(pod.home, pod.group).spec.requests);
             pods.push(pod);
         }

@@ -20,7 +20,7 @@ pub(crate) fn pack(context: &mut Context<'_, '_>, packing: &mut Packing, pod_ord
     let mut known: FixedMap<ColumnId, (f64, Filling)> = FixedMap::default();
     while unpacked > 0 {
         // What is left differs more and more from what was appraised.
-        if unpacked * 2 < total && unpacked > 50 {
+        if unpacked * 2 < total && unpacked > 50 && context.without.keeps(Part::NewValues) {
             total = unpacked;
             appraisal = Appraisal::new(context, &packing.left);
             greedy = greedy_fill_for(context, &appraisal, packing, pod_order);

@@ -50,6 +50,7 @@ const WANTED: f64 = 0.96;
 
 /// Fillings taken over from other packings, times lots.
 const SEEDS: usize = 3;
+
 /// A filling of a machine.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Pattern {
@@ -109,7 +110,12 @@ pub(crate) fn pack(
     let mut patterns = taken_over(context, &appraisal, &lots, others);
     let mut lot_values = None;
     let mut spent = 0;
-    for _ in 0..PROGRAMS {
+    let programs = if context.without.keeps(Part::LaterPrograms) {
+        PROGRAMS
+    } else {
+        1
+    };
+    for _ in 0..programs {
         let left: Vec<u32> = lots.iter().map(|lot| packing.left[*lot]).collect();
         if left.iter().all(|count| *count == 0) {
             break;

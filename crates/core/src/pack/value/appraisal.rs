@@ -241,6 +241,7 @@ impl Kinds {
             .collect();
         let of: IdVec<LotId, u8> = keys
             .iter()
+            // A lot of which nothing is left is of no kind, and asks for nothing.
             .map(|key| positions.get(key).copied().unwrap_or(0) as u8)
             .collect();
         let mut least: Vec<Vec<Vector>> = vec![Vec::new(); count];
