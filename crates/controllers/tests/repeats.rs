@@ -205,9 +205,9 @@ async fn workloads_that_grow_and_shrink_all_the_time_get_their_machines_at_once(
     world.deployment("web", 3, "900m", |_| ());
     for replicas in [3, 9, 1, 6].into_iter().cycle().take(40) {
         world.scale("web", replicas);
-        let all = |world: &World| world.running("web") == usize::try_from(replicas).unwrap();
+        let mut all = |world: &World| world.running("web") == usize::try_from(replicas).unwrap();
         let limit = std::time::Duration::from_secs(150);
-        world.within(limit, "all pods run", &mut { all }).await;
+        world.within(limit, "all pods run", &mut all).await;
         pass(8).await;
     }
     let words = "machines were bought within an hour";
