@@ -70,6 +70,14 @@ e2e: controlplane ## Only the tests that run on the real control plane.
 simulate: ## Two hundred worlds of six hours under every fault; ARGS="--seeds 17" for one of them.
 	$(CARGO) run --release --package joiner -- simulate $(or $(ARGS),--seeds 0..200)
 
+.PHONY: sabotage
+sabotage: ## For each invariant of the auditor a Joiner that breaks it: every one must be caught.
+	$(CARGO) test --package joiner --bin joiner sabotage -- --include-ignored
+
+.PHONY: neighbours
+neighbours: controlplane ## Ten minutes of churn beside Karpenter's kwok provider and beside another Joiner, on the real control plane.
+	JOINER_E2E_NEIGHBOUR_SECONDS=600 $(CARGO) test --package joiner --test e2e -- neighbours
+
 .PHONY: bench
 bench: ## Measure the core; make bench ARGS="--referee DIR --karpenter" sets it beside Karpenter.
 	$(CARGO) bench --package joiner-core

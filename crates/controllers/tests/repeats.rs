@@ -197,3 +197,20 @@ async fn a_pod_that_is_preempted_on_every_new_node_is_not_bought_for_for_ever() 
     explained(&world);
     world.stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn workloads_that_grow_and_shrink_all_the_time_get_their_machines_at_once() {
+    let world = World::start().await;
+    world.pool("default", impatient);
+    world.deployment("web", 3, "900m", |_| ());
+    for replicas in [3, 9, 1, 6].into_iter().cycle().take(40) {
+        world.scale("web", replicas);
+        let mut all = |world: &World| world.running("web") == usize::try_from(replicas).unwrap();
+        let limit = std::time::Duration::from_secs(150);
+        world.within(limit, "all pods run", &mut all).await;
+        pass(8).await;
+    }
+    let words = "machines were bought within an hour";
+    assert_eq!(said(&world, "Pod", words), Vec::<String>::new());
+    world.stop().await;
+}

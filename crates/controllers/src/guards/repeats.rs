@@ -4,6 +4,9 @@
 //! shape) came into use, the pods did not last there, and pods of that kind wait again at once. Pods lose their
 //! identity when they are preempted or evicted, so kinds are counted and not pods. After a few such machines the kind
 //! waits before anything more is bought for it, longer each time; other pods of the pool do not.
+//!
+//! Pods that nobody makes anew were not wanted any more, and pods that are moved when their node makes way for another
+//! had their use of it: neither says anything against the machine.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -24,6 +27,8 @@ const LASTING: Duration = Duration::from_mins(10);
 const BOUND: Duration = Duration::from_secs(30);
 /// A pod that is created sooner after another of its kind went comes in its stead. Later ones are new work.
 const SUCCESSOR: Duration = Duration::from_secs(15);
+/// Pods that went have been made anew after so long, or never are.
+const SETTLED: Duration = Duration::from_secs(3);
 /// How long a machine that was of no use is remembered.
 const WINDOW: Duration = Duration::from_hours(1);
 /// How many machines may be of no use to a kind within the window before it waits.
@@ -40,6 +45,8 @@ struct Purchase {
     uid: Name,
     pool: Name,
     kinds: Vec<Kind>,
+    /// How many pods of each kind there were when it was bought, once that has been looked up.
+    wanted: Vec<usize>,
     in_use: Option<Timestamp>,
     /// Since when one of its pods is there.
     hosts: Option<Timestamp>,
@@ -51,6 +58,8 @@ struct Waste {
     pool: Name,
     machine: Name,
     kind: Kind,
+    /// How many pods of that kind there were when it was bought.
+    wanted: usize,
     at: Timestamp,
     saw: &'static str,
     /// A pod of that kind waits again because of it.
@@ -122,6 +131,7 @@ impl Repeats {
             uid: machine.uid.0.clone(),
             pool: pool.clone(),
             kinds,
+            wanted: Vec::new(),
             in_use: None,
             hosts: None,
         });
@@ -131,14 +141,21 @@ impl Repeats {
     pub(crate) fn observe(&self, world: &World, now: Timestamp) {
         let mut state = self.state();
         let State { open, wasted, .. } = &mut *state;
+        let mut census = Census::new(world);
+        for purchase in open.iter_mut().filter(|one| one.wanted.is_empty()) {
+            let kinds = purchase.kinds.iter();
+            purchase.wanted = kinds.map(|kind| census.count(kind)).collect();
+        }
         open.retain_mut(|purchase| match fate(purchase, world, now) {
             Fate::Open => true,
             Fate::Proven => false,
             Fate::Wasted(saw) => {
-                wasted.extend(purchase.kinds.iter().map(|kind| Waste {
+                let kinds = purchase.kinds.iter().zip(&purchase.wanted);
+                wasted.extend(kinds.map(|(kind, wanted)| Waste {
                     pool: purchase.pool.clone(),
                     machine: purchase.machine.name.clone(),
                     kind: kind.clone(),
+                    wanted: *wanted,
                     at: now,
                     saw,
                     confirmed: false,
@@ -146,7 +163,12 @@ impl Repeats {
                 false
             }
         });
-        wasted.retain(|one| clock::since(now, one.at) < WINDOW);
+        let mut unwanted = |one: &Waste| {
+            !one.confirmed
+                && clock::since(now, one.at) >= SETTLED
+                && census.count(&one.kind) < one.wanted
+        };
+        wasted.retain(|one| clock::since(now, one.at) < WINDOW && !unwanted(one));
         if state.wasted.is_empty() {
             state.holds.clear();
         }
@@ -197,10 +219,46 @@ impl Repeats {
     }
 }
 
+/// How many pods of some kinds there are, bound or waiting.
+struct Census<'w> {
+    world: &'w World,
+    known: Vec<(Kind, usize)>,
+}
+
+impl<'w> Census<'w> {
+    fn new(world: &'w World) -> Self {
+        Census {
+            world,
+            known: Vec::new(),
+        }
+    }
+
+    fn count(&mut self, kind: &Kind) -> usize {
+        if let Some((_, count)) = self.known.iter().find(|(known, _)| known == kind) {
+            return *count;
+        }
+        let pods = self.world.pods.iter();
+        let pods = pods.filter(|pod| pod.active() && Kind::of(pod) == *kind);
+        let count = pods.count();
+        self.known.push((kind.clone(), count));
+        count
+    }
+}
+
 fn fate(purchase: &mut Purchase, world: &World, now: Timestamp) -> Fate {
     let machine = world.machines.get(&purchase.machine);
-    let machine = machine.filter(|one| one.uid.0 == purchase.uid && one.deleting.is_none());
-    let Some(machine) = machine else {
+    let machine = machine.filter(|one| one.uid.0 == purchase.uid);
+    // It makes way with its pods on it.
+    if let Some(leaving) = machine.filter(|one| one.deleting.is_some())
+        && purchase.hosts.is_some()
+    {
+        let node = leaving.status.node.as_deref().unwrap_or_default();
+        let mut pods = world.pods_on(node);
+        if pods.any(|pod| !pod.terminal && purchase.kinds.contains(&Kind::of(pod))) {
+            return Fate::Proven;
+        }
+    }
+    let Some(machine) = machine.filter(|one| one.deleting.is_none()) else {
         return match (purchase.in_use, purchase.hosts) {
             // It never came into use: others take care of that.
             (None, _) => Fate::Proven,

@@ -145,6 +145,20 @@ async fn enter_karpenter(plane: ControlPlane, catalogue: &Path) -> Result<Contes
     let pool = workload::pool("karpenter.kwok.sh", "KWOKNodeClass");
     let directory = TempDir::new()?;
     furnish(&plane, directory.path(), &crds, &[class, pool]).await?;
+    // Nothing of Karpenter's says so, and until somebody does it launches nothing.
+    let ready = json!({"status": {"conditions": [{
+        "type": "Ready", "status": "True", "reason": "Ready", "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }]}});
+    let patch = [
+        "patch",
+        "kwoknodeclass",
+        "default",
+        "--subresource=status",
+        "--type=merge",
+        &format!("--patch={ready}"),
+    ];
+    plane.kubectl(patch).await?;
     let kubeconfig = plane.kubeconfig().display().to_string();
     let kubelets = TempDir::new()?;
     let kwok = start_kwok(&programs, kubelets.path(), &kubeconfig, &fast_stages()?)?;
