@@ -51,7 +51,7 @@ pub(crate) fn lower_bound(
     let open = compiled.nodes.is_empty() && !compiled.supply.limited();
     let without = effort.without;
     let lots = if effort.thorough && open && without.keeps(Part::SpreadBound) {
-        spread::confined(compiled, &mut sets, &assignment.topology, lots)
+        spread::confined(compiled, &mut sets, &assignment.topology, &lots)
     } else {
         lots
     };

@@ -24,17 +24,17 @@ pub(crate) fn confined(
     compiled: &Compiled<'_>,
     sets: &mut Sets,
     topology: &Topology,
-    lots: IdVec<LotId, Lot>,
+    lots: &IdVec<LotId, Lot>,
 ) -> IdVec<LotId, Lot> {
     // Where a group counts pods of another class too, those may be what is in a domain.
     let mut counted: FixedMap<GroupId, u32> = FixedMap::default();
-    for lot in &lots {
+    for lot in lots {
         for group in &compiled.profile(lot.class).matched {
             *counted.entry(*group).or_insert(0) += 1;
         }
     }
     let mut confined = IdVec::default();
-    for lot in &lots {
+    for lot in lots {
         let mut rest = lot.count;
         for part in shares(compiled, sets, topology, &counted, lot) {
             rest -= part.count;
