@@ -18,21 +18,21 @@ pub(super) const SERVERS: usize = 2;
 const SHOP: &str = "shop";
 
 /// How long no pod has come or gone before a node of a pool is looked at. People who watch do not wait for minutes.
-struct Quiet {
+struct ConsolidateAfter {
     virtual_: &'static str,
     metal: &'static str,
     spot: &'static str,
 }
 
-impl Quiet {
+impl ConsolidateAfter {
     fn of(timing: Timing) -> Self {
         match timing {
-            Timing::Real => Quiet {
+            Timing::Real => ConsolidateAfter {
                 virtual_: "1m",
                 metal: "10m",
                 spot: "5m",
             },
-            Timing::Quick => Quiet {
+            Timing::Quick => ConsolidateAfter {
                 virtual_: "5s",
                 metal: "20s",
                 spot: "10s",
@@ -43,7 +43,7 @@ impl Quiet {
 
 /// Creates everything.
 pub(super) fn create(api: &Local, pools: Pools, timing: Timing) -> Result<(), Status> {
-    let quiet = Quiet::of(timing);
+    let quiet = ConsolidateAfter::of(timing);
     for name in [HOME, SHOP] {
         let namespace =
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
