@@ -4,6 +4,7 @@ use joiner_embedded::api::{Local, Status};
 use serde_json::{Value, json};
 
 use super::Pools;
+use super::stage::Timing;
 
 /// Where the Secrets are.
 pub(super) const HOME: &str = "joiner-system";
@@ -16,8 +17,33 @@ pub(super) const SERVERS: usize = 2;
 /// The namespace and the name of the service.
 const SHOP: &str = "shop";
 
+/// How long no pod has come or gone before a node of a pool is looked at. People who watch do not wait for minutes.
+struct ConsolidateAfter {
+    virtual_: &'static str,
+    metal: &'static str,
+    spot: &'static str,
+}
+
+impl ConsolidateAfter {
+    fn of(timing: Timing) -> Self {
+        match timing {
+            Timing::Real => ConsolidateAfter {
+                virtual_: "1m",
+                metal: "10m",
+                spot: "5m",
+            },
+            Timing::Quick => ConsolidateAfter {
+                virtual_: "5s",
+                metal: "20s",
+                spot: "10s",
+            },
+        }
+    }
+}
+
 /// Creates everything.
-pub(super) fn create(api: &Local, pools: Pools) -> Result<(), Status> {
+pub(super) fn create(api: &Local, pools: Pools, timing: Timing) -> Result<(), Status> {
+    let quiet = ConsolidateAfter::of(timing);
     for name in [HOME, SHOP] {
         let namespace =
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
@@ -32,16 +58,16 @@ pub(super) fn create(api: &Local, pools: Pools) -> Result<(), Status> {
         api.create(
             "nodepools.karpenter.sh",
             "",
-            pool("virtual", "ProxmoxNodeClass", "racks", "1m"),
+            pool("virtual", "ProxmoxNodeClass", "racks", quiet.virtual_),
         )?;
         api.create(
             "nodepools.karpenter.sh",
             "",
-            pool("metal", "RedfishNodeClass", "servers", "10m"),
+            pool("metal", "RedfishNodeClass", "servers", quiet.metal),
         )?;
     }
     api.create("rackspacenodeclasses.joiner.dev", "", cloud())?;
-    let mut spot = pool("spot", "RackspaceNodeClass", "cloud", "5m");
+    let mut spot = pool("spot", "RackspaceNodeClass", "cloud", quiet.spot);
     spot["spec"]["template"]["spec"]["requirements"] =
         json!([{"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot"]}]);
     api.create("nodepools.karpenter.sh", "", spot)?;

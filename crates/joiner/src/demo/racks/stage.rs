@@ -92,7 +92,7 @@ impl Stage {
         let clock = api.clock().clone();
         let rack: Arc<dyn Rack> = Arc::new(cluster.kubelets().clone());
         let hardware = Hardware::start(seed, timing, &clock, &rack, &tasks);
-        objects::create(&api, pools).map_err(refused)?;
+        objects::create(&api, pools, timing).map_err(refused)?;
         let clients = Clients::over(cluster.server(), Fence::open());
         let bill = Bill::new(clock.clone());
         let counting = (bill.clone(), api.clone(), hardware.cloud.clone());

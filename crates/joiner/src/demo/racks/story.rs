@@ -23,7 +23,7 @@ pub(super) struct Pace {
 impl Pace {
     /// For people who watch.
     pub(super) const LIVE: Pace = Pace {
-        chapter: Duration::from_secs(75),
+        chapter: Duration::from_secs(90),
     };
     /// A working day.
     pub(super) const DAY: Pace = Pace {
