@@ -16,7 +16,6 @@ fn simulate(arguments: &[&str]) -> (i32, String) {
 }
 
 #[test]
-#[ignore = "open: a SpotNodePool with the name of a NodePool buys nothing, and worlds have such; make simulate"]
 fn worlds_go_well_under_every_fault() {
     let (status, text) = simulate(&["--seeds", "1..5", "--hours", "1", "--faults", "all"]);
     assert_eq!(status, 0, "{text}");
@@ -24,13 +23,13 @@ fn worlds_go_well_under_every_fault() {
     assert!(last.starts_with("4 worlds, "), "{last}");
 }
 
+/// A sample: `make simulate` runs two hundred.
 #[test]
-#[ignore = "open: a SpotNodePool with the name of a NodePool buys nothing, and worlds have such; make simulate"]
-fn two_hundred_worlds_of_six_hours_go_well_under_every_fault() {
-    let (status, text) = simulate(&["--seeds", "0..200", "--hours", "6", "--faults", "all"]);
+fn twelve_worlds_of_six_hours_go_well_under_every_fault() {
+    let (status, text) = simulate(&["--seeds", "0..12", "--hours", "6", "--faults", "all"]);
     assert_eq!(status, 0, "{text}");
     let last = text.lines().last().unwrap_or_default();
-    assert!(last.starts_with("200 worlds, "), "{last}");
+    assert!(last.starts_with("12 worlds, "), "{last}");
 }
 
 #[test]
