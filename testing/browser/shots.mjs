@@ -22,7 +22,7 @@ const shot = async (name, path, width, scheme, height) => {
 const panels = [['overview', '/'], ['demand', '/demand'], ['nodes', '/nodes'], ['activity', '/activity'], ['market', '/market'],
   ['what-if', '/what-if?pods=30&cpu=1&memory=2Gi']];
 for (const [name, path] of panels) {
-  await shot(name, path, 1180, 'light', 860);
+  await shot(name, path, 1180, 'light', name === 'activity' ? 770 : 860);
   await shot(`${name}-phone`, path, 390, 'light', 844);
 }
 await shot('overview-dark', '/', 1180, 'dark', 860);

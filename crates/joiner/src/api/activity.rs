@@ -28,10 +28,11 @@ fn episodes(all: Vec<Happened>) -> Vec<Episode> {
     let mut episodes: Vec<Episode> = Vec::new();
     for one in all {
         let belongs = |episode: &&mut Episode| {
-            let last = episode.entries.last();
-            last.is_some_and(|last| {
-                let near = last.at.duration_since(one.at).as_secs().abs() <= APART;
-                near && last.decision == one.decision && last.code == one.code
+            // From its newest entry on: an episode that went on and on would stand above newer ones.
+            let first = episode.entries.first();
+            first.is_some_and(|first| {
+                let near = first.at.duration_since(one.at).as_secs().abs() <= APART;
+                near && first.decision == one.decision && first.code == one.code
             })
         };
         match episodes.iter_mut().rev().take(8).find(belongs) {

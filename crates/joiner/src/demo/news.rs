@@ -268,7 +268,7 @@ mod tests {
             news.take(),
             [
                 "00:00:00 ready    4 nodes: a, b, c and 1 more",
-                "00:00:00 remove   2 nodes (a, b): Empty: saves $1.00 an hour",
+                "00:00:00 remove   2 nodes (a, b): Empty: saves $2.00 an hour",
                 "00:00:00 gone     e",
                 "00:00:00 buy      2 × c4",
             ]

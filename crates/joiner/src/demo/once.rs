@@ -256,7 +256,6 @@ mod tests {
 
     /// What `joiner demo --once --seed 1` prints. After a change that is meant: `joiner demo --once --seed 1 > FILE`.
     #[test]
-    #[ignore = "open: the file is to be recorded from a run"]
     fn the_story_of_seed_1_reads_as_it_is_documented() {
         let (summary, lines) = first();
         let mut told = Vec::new();

@@ -546,3 +546,6 @@ pub(crate) fn nodes(context: &Context, watched: &Watched, sort: &str, filter: &s
     };
     json::choose(&watched.fleet(context), &asked, usize::MAX)
 }
+
+#[cfg(test)]
+mod tests;

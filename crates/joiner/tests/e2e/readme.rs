@@ -15,10 +15,13 @@ use crate::harness::tests;
 use crate::kt_install::{Fresh, repository};
 
 tests![
-    the_quick_start_of_the_readme_can_be_pasted: "compiled, and never run to its end yet",
-    the_mock_mode_of_the_readme_and_its_guide_can_be_pasted: "compiled, and never run to its end yet",
-    make_install_and_the_charts_go_together: "compiled, and never run to its end yet",
-    undeploy_keeps_crds_and_refuses_while_machines_are_left: "compiled, and never run to its end yet",
+    the_quick_start_of_the_readme_can_be_pasted,
+    the_mock_mode_of_the_readme_and_its_guide_can_be_pasted,
+    the_guides_of_own_racks_can_be_pasted,
+    the_guide_of_ovhcloud_can_be_pasted,
+    the_guide_of_leftover_can_be_pasted,
+    make_install_and_the_charts_go_together,
+    undeploy_keeps_crds_and_refuses_while_machines_are_left,
 ];
 
 /// The blocks of shell below a heading, up to the next one of its rank.
@@ -29,7 +32,8 @@ fn blocks(file: &str, heading: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut open: Option<String> = None;
     for line in below.take_while(|line| !line.starts_with(&format!("{rank} "))) {
-        match (&mut open, line) {
+        // In a list a block is indented.
+        match (&mut open, line.trim_start()) {
             (None, "```sh") => open = Some(String::new()),
             (Some(_), "```") => found.extend(open.take()),
             (Some(block), line) => {
@@ -75,6 +79,13 @@ impl<'f> Terminal<'f> {
             "cargo",
             format!("#!/bin/sh\n{run}\nexec {} \"$@\"\n", joiner.display()),
         );
+        let helm = fresh.plane.program(Program::Helm);
+        for (name, program) in [("joiner", joiner), ("helm", &*helm)] {
+            script(
+                name,
+                format!("#!/bin/sh\nexec {} \"$@\"\n", program.display()),
+            );
+        }
         Terminal { fresh, programs }
     }
 
@@ -177,6 +188,56 @@ async fn the_mock_mode_of_the_readme_and_its_guide_can_be_pasted() {
         let fresh = Fresh::start().await;
         Terminal::new(&fresh).paste_until_pods_run(block, 5).await;
     }
+    // For real: what is installed is accepted. The namespace is there already, as it is in every fresh cluster of ours.
+    let fresh = Fresh::start().await;
+    let terminal = Terminal::new(&fresh);
+    good(&terminal.paste("kubectl delete namespace karpetrack-system"));
+    good(&terminal.paste(&guide[1]));
+}
+
+async fn the_guides_of_own_racks_can_be_pasted() {
+    for (guide, heading) in [
+        ("docs/guides/proxmox.md", "## Try it without Proxmox"),
+        ("docs/guides/redfish.md", "## Try it without hardware"),
+    ] {
+        let fresh = Fresh::start().await;
+        let terminal = Terminal::new(&fresh);
+        let block = &blocks(guide, heading)[0];
+        terminal.paste_until_pods_run(block, 5).await;
+        // The Secrets of real hardware; what is typed into the hardware itself is another's.
+        let needed = blocks(guide, "## What you need");
+        let secrets: Vec<&String> = needed
+            .iter()
+            .filter(|block| block.starts_with("kubectl"))
+            .collect();
+        assert_eq!(secrets.len(), 1, "{needed:?}");
+        good(&terminal.paste(secrets[0]));
+    }
+}
+
+async fn the_guide_of_ovhcloud_can_be_pasted() {
+    let fresh = Fresh::start().await;
+    good(&Terminal::new(&fresh).paste(&blocks("docs/guides/ovhcloud.md", "## Quick start")[0]));
+    let fresh = Fresh::start().await;
+    good(&Terminal::new(&fresh).paste(&blocks("README.md", "## OVHcloud Managed Kubernetes")[0]));
+}
+
+async fn the_guide_of_leftover_can_be_pasted() {
+    let fresh = Fresh::start().await;
+    let terminal = Terminal::new(&fresh);
+    let said =
+        good(&terminal.paste(&blocks("docs/guides/leftover.md", "## Try it without AWS")[0]));
+    assert!(said.contains("kind: NodePool"), "{said}");
+    let install = &blocks(
+        "docs/guides/leftover.md",
+        "## EKS with Karpenter, from nothing",
+    )[0];
+    let filled = install
+        .replace("<ACCOUNT_ID>", "123456789012")
+        .replace("<IRSA_ROLE_NAME>", "joiner")
+        .replace("<CLUSTER>", "main");
+    assert!(!filled.contains('<'), "{filled}");
+    good(&terminal.paste(&filled));
 }
 
 async fn make_install_and_the_charts_go_together() {

@@ -6,11 +6,14 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use crate::harness::{Story, World, in_zone, tests};
+use crate::harness::{Story, World, in_zone, paths, tests};
 
 tests![
     pods_without_a_place_are_told_what_is_in_the_way,
+    clouds_that_do_not_deliver_are_told_with_what_they_said,
     nodes_that_stay_are_told_what_keeps_them,
+    a_spot_server_that_is_too_young_is_told_until_when_it_stays,
+    who_has_no_rights_sees_nothing,
 ];
 
 /// How long a verdict may take.
@@ -18,12 +21,22 @@ const LIMIT: Duration = Duration::from_mins(2);
 
 /// A cluster with a Joiner whose page is served at the address that is returned.
 async fn world_with_page() -> (std::sync::Arc<World>, String) {
+    world_with(&[]).await
+}
+
+/// The same, with further arguments.
+async fn world_with(more: &[&str]) -> (std::sync::Arc<World>, String) {
     let world = World::start().await;
+    let port = free_port();
+    let page = [format!("--page-bind-address=127.0.0.1:{port}")];
+    let more: Vec<String> = more.iter().map(|one| (*one).to_owned()).collect();
+    world.join_with("joiner", &[&page[..], &more].concat());
+    (world, format!("http://127.0.0.1:{port}"))
+}
+
+fn free_port() -> u16 {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = free.local_addr().unwrap();
-    drop(free);
-    world.join_with("joiner", &[format!("--page-bind-address={address}")]);
-    (world, format!("http://{address}"))
+    free.local_addr().unwrap().port()
 }
 
 /// Asks why until the latest verdict has a code, and returns the explanation.
@@ -178,6 +191,165 @@ async fn pods_without_a_place_are_told_what_is_in_the_way() {
     );
 }
 
+/// Waits until a pool says something to a pod, and returns what: its part of the evidence.
+async fn pool_says(page: &str, pod: &str, pool: &str, code: &str) -> Value {
+    let begun = Instant::now();
+    let mut last = Value::Null;
+    while begun.elapsed() < LIMIT {
+        if let Ok(answer) = reqwest::get(format!("{page}/api/v1/why/pod/{pod}")).await {
+            last = answer.json().await.unwrap_or_default();
+            let pools = last["verdicts"][0]["evidence"]["pools"].as_array();
+            let found = pools
+                .into_iter()
+                .flatten()
+                .find(|one| one["pool"] == pool && one["code"] == code);
+            if let Some(found) = found {
+                return found.clone();
+            }
+        }
+        sleep(Duration::from_millis(300)).await;
+    }
+    panic!("{pool} does not say {code} to {pod}: {last:#}")
+}
+
+async fn clouds_that_do_not_deliver_are_told_with_what_they_said() {
+    let (world, page) = world_with_page().await;
+    let sold = Story::begin_on(world.clone(), "whysold").await;
+    sold.change_class(json!({"spec": {"stockOuts": {"offerings": [{}]}}}))
+        .await;
+    sold.pool(json!({})).await;
+    sold.deploy("late", 1, "100m", json!({})).await;
+    let pod = waiting(&sold, "late").await;
+    let found = pool_says(&page, &pod, "whysold", "SoldOut").await;
+    assert!(found["soldOut"].to_string().contains("small"), "{found:#}");
+    let (text, status) = said(&["pod", &pod, "--api", &page]);
+    assert_eq!(status, Some(0), "{text}");
+    assert!(
+        text.contains("sold out") && text.contains("small"),
+        "{text}"
+    );
+
+    // Nothing listens there.
+    let down = Story::begin_on(world.clone(), "whydown").await;
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "racks"},
+        "stringData": {"PROXMOX_TOKEN_ID": "joiner@pve!sim", "PROXMOX_SECRET": "secret"}});
+    down.create(secret).await;
+    let endpoint = format!("https://127.0.0.1:{}/api2/json", free_port());
+    let class = json!({"apiVersion": "joiner.dev/v1alpha1", "kind": "ProxmoxNodeClass", "metadata": {"name": "racks"},
+        "spec": {"credentialsSecretRef": {"name": "racks", "namespace": down.name}, "proxmox": {
+            "endpoint": endpoint, "vmIDRange": {"lower": 1250, "upper": 1300}, "managedNodeTag": "joiner",
+            "networkInterfaces": [{"name": "net0", "model": "virtio", "bridge": "vmbr0", "macPrefix": "02:00:00"}]}}});
+    down.create(class).await;
+    let of_racks =
+        json!({"nodeClassRef": {"kind": "ProxmoxNodeClass", "name": "racks"}, "requirements": []});
+    down.pool(json!({"spec": {"template": {"spec": of_racks}}}))
+        .await;
+    down.deploy("web", 1, "100m", json!({})).await;
+    let pod = waiting(&down, "web").await;
+    let found = pool_says(&page, &pod, "whydown", "Closed").await;
+    assert!(
+        found["sentence"].as_str().unwrap().contains("127.0.0.1"),
+        "it names what does not answer: {found:#}"
+    );
+    assert!(!found["remedy"].as_str().unwrap().is_empty(), "{found:#}");
+}
+
+async fn a_spot_server_that_is_too_young_is_told_until_when_it_stays() {
+    let (world, page) = world_with(&["--mock-mode", "--batch-window=1s"]).await;
+    let pool = json!({"apiVersion": "karpetrack.io/v1alpha1", "kind": "SpotNodePool",
+        "metadata": {"name": "young"}, "spec": {}});
+    world.create("", &pool).await;
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": {"containers": [{
+        "name": "main", "image": "none", "resources": {"requests": {"cpu": "1", "memory": "512Mi"}}}]}});
+    world.create("default", &pod).await;
+    let node = |seen: &joiner_testing::Seen| {
+        let pod = seen.get(paths::PODS, "default", "web")?;
+        pod["spec"]["nodeName"].as_str().map(str::to_owned)
+    };
+    let bound = |seen: &joiner_testing::Seen| node(seen).is_some();
+    assert!(
+        world.mirror().until(LIMIT, bound).await,
+        "{}",
+        world.logs(60)
+    );
+    let node = node(&world.mirror().seen()).unwrap();
+    let found = why(&page, "node", &node, "TooYoung").await;
+    let verdicts = found["verdicts"].as_array().unwrap();
+    let young = verdicts
+        .iter()
+        .find(|one| one["code"] == "TooYoung")
+        .unwrap();
+    assert!(young["evidence"]["until"].is_string(), "{found:#}");
+}
+
+async fn who_has_no_rights_sees_nothing() {
+    let world = World::start().await;
+    let port = free_port();
+    world.join_with("joiner", &[format!("--page-bind-address=0.0.0.0:{port}")]);
+    let story = Story::begin_on(world.clone(), "secretshop").await;
+    story.pool(json!({})).await;
+    story.deploy("web", 1, "100m", json!({})).await;
+    story.runs("web", 1).await;
+    let kubectl = async |arguments: &[&str]| {
+        let said = world.plane().kubectl(arguments.iter().copied()).await;
+        said.unwrap().trim().to_owned()
+    };
+    for account in ["nobody", "viewer"] {
+        kubectl(&["create", "serviceaccount", account]).await;
+    }
+    let role = [
+        "create",
+        "clusterrole",
+        "looks",
+        "--verb=list",
+        "--resource=nodes,pods",
+    ];
+    kubectl(&role).await;
+    let binding = [
+        "create",
+        "clusterrolebinding",
+        "looks",
+        "--clusterrole=looks",
+        "--serviceaccount=default:viewer",
+    ];
+    kubectl(&binding).await;
+    let nobody = kubectl(&["create", "token", "nobody"]).await;
+    let viewer = kubectl(&["create", "token", "viewer"]).await;
+    let client = reqwest::Client::new();
+    let all = [
+        "",
+        "nodes",
+        "demand",
+        "activity",
+        "why/pod/secretshop/web",
+        "api/v1/nodes",
+        "api/v1/problem",
+        "api/v1/stream",
+    ];
+    for (token, expected) in [
+        (None, 401),
+        (Some("made.up.token"), 401),
+        (Some(&*nobody), 403),
+    ] {
+        for path in all {
+            let mut request = client.get(format!("http://127.0.0.1:{port}/{path}"));
+            if let Some(token) = token {
+                request = request.bearer_auth(token);
+            }
+            let answer = request.send().await.unwrap();
+            assert_eq!(answer.status(), expected, "{path}");
+            let text = answer.text().await.unwrap();
+            assert!(!text.contains("secretshop"), "{path}: {text}");
+        }
+    }
+    let seen = client
+        .get(format!("http://127.0.0.1:{port}/nodes"))
+        .bearer_auth(&viewer);
+    let answer = seen.send().await.unwrap();
+    assert_eq!(answer.status(), 200);
+    assert!(answer.text().await.unwrap().contains("secretshop"));
+}
+
 async fn nodes_that_stay_are_told_what_keeps_them() {
     let (world, page) = world_with_page().await;
     let willing = json!({"spec": {"disruption": {"consolidateAfter": "0s"}}});
@@ -205,12 +377,19 @@ async fn nodes_that_stay_are_told_what_keeps_them() {
     kept.pool(willing).await;
     kept.deploy("web", 1, "900m", json!({})).await;
 
+    let unsettled = Story::begin_on(world.clone(), "whyyoung").await;
+    unsettled
+        .pool(json!({"spec": {"disruption": {"consolidateAfter": "1h"}}}))
+        .await;
+    unsettled.deploy("web", 1, "900m", json!({})).await;
+
     let mut checked = 0;
     for (story, code, words) in [
         (&never, "NeverConsolidates", "whynever"),
         (&pinned, "PodDoNotDisrupt", "web"),
         (&guarded, "PodDisruptionBudget", "whypdb/web"),
         (&kept, "NotCheaper", "elsewhere"),
+        (&unsettled, "Unsettled", "until"),
     ] {
         let sight = story.runs("web", 1).await;
         let node = node_of(&sight, "web");
@@ -218,7 +397,7 @@ async fn nodes_that_stay_are_told_what_keeps_them() {
         assert!(found.to_string().contains(words), "{found:#}");
         checked += 1;
     }
-    assert_eq!(checked, 4);
+    assert_eq!(checked, 5);
     let sight = closed.runs("web", 1).await;
     let node = node_of(&sight, "web");
     // An empty node would go at once; only the budget keeps it.
