@@ -80,9 +80,12 @@ pub(crate) fn problem(
     let without_catalog = pools::add(&objects, default_catalog, &mut problem)?;
     if problem.pools.is_empty() {
         return Err(without_catalog.into_iter().next().unwrap_or_else(|| {
-            Failure::Manifest(format!(
-                "{named}: there is no NodePool, so nothing can be bought; add one (karpenter.sh/v1)"
-            ))
+            let said = [
+                "there is no NodePool, so nothing can be bought; add one (karpenter.sh/v1)"
+                    .to_owned(),
+            ];
+            let said = said.into_iter().chain(notes.iter().cloned());
+            Failure::Manifest(format!("{named}: {}", said.collect::<Vec<_>>().join("; ")))
         }));
     }
     notes.extend(
@@ -108,7 +111,7 @@ pub(crate) fn parts(path: &Path) -> Result<Problem, Failure> {
 }
 
 /// Kinds that a plan reads, and kinds that say nothing about where pods can be.
-const UNDERSTOOD: [&str; 21] = [
+const UNDERSTOOD: [&str; 20] = [
     "Deployment",
     "ReplicaSet",
     "StatefulSet",
@@ -128,7 +131,6 @@ const UNDERSTOOD: [&str; 21] = [
     "Service",
     "ServiceAccount",
     "Ingress",
-    "Kustomization",
     "CustomResourceDefinition",
 ];
 
@@ -214,10 +216,11 @@ fn documents(path: &Path) -> Result<Vec<Object>, Failure> {
 
 /// Lists are as good as their items.
 fn flatten(path: &Path, value: Value, objects: &mut Vec<Object>) -> Result<(), Failure> {
-    if value.is_null() {
+    let kind = value["kind"].as_str().unwrap_or_default().to_owned();
+    // A file for kustomize names objects and is none.
+    if value.is_null() || kind == "Kustomization" {
         return Ok(());
     }
-    let kind = value["kind"].as_str().unwrap_or_default().to_owned();
     if kind.is_empty() {
         return Err(Failure::Manifest(format!(
             "{}: a document has no kind; every Kubernetes object names one",

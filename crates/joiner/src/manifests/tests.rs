@@ -224,6 +224,25 @@ fn what_is_read_can_be_planned() {
 }
 
 #[test]
+fn the_samples_are_planned_and_what_a_plan_takes_no_account_of_is_named() {
+    let samples = concat!(env!("CARGO_MANIFEST_DIR"), "/../../config/samples");
+    let (problem, notes) = problem(&[samples.into()], None).unwrap();
+    assert!(!problem.pools.is_empty());
+    let plan = solve(&problem, &Options::default());
+    assert!(!plan.launches.is_empty());
+    assert_eq!(check(&problem, &plan), []);
+    for kind in ["SpotNodePool", "LeftoverNodePool", "NodeSmithPool"] {
+        let said = format!("passed over: {kind} ");
+        assert!(notes.iter().any(|one| one.starts_with(&said)), "{notes:#?}");
+    }
+    let pool = format!("{samples}/karpetrack_v1alpha1_spotnodepool.yaml");
+    let refused = super::problem(&[pool.into()], None)
+        .unwrap_err()
+        .to_string();
+    assert!(refused.contains("passed over: SpotNodePool "), "{refused}");
+}
+
+#[test]
 fn what_is_missing_or_wrong_is_named_with_the_way_out() {
     for (files, words) in [
         (
