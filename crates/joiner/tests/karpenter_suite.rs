@@ -27,7 +27,6 @@ const QUICK: [&str; 14] = [
 ];
 
 #[tokio::test]
-#[ignore = "open: not run to a green end yet in this form; make karpenter-suite"]
 async fn quick_specs_of_karpenters_own_suite_pass() {
     let mut specs = suite::list().await.unwrap();
     specs.retain(|spec| QUICK.contains(&spec.name.as_str()));
