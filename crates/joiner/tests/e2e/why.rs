@@ -258,7 +258,7 @@ async fn a_spot_server_that_is_too_young_is_told_until_when_it_stays() {
     let (world, page) = world_with(&["--mock-mode", "--batch-window=1s"]).await;
     // Else it stays for minutes because a pod has just come.
     let pool = json!({"apiVersion": "karpetrack.io/v1alpha1", "kind": "SpotNodePool",
-        "metadata": {"name": "young"}, "spec": {"disruption": {"consolidateAfter": "1s"}}});
+        "metadata": {"name": "young"}, "spec": {"disruption": {"consolidationPolicy": "WhenUnderutilized", "consolidateAfter": "1s"}}});
     world.create("", &pool).await;
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": {"containers": [{
         "name": "main", "image": "none", "resources": {"requests": {"cpu": "1", "memory": "512Mi"}}}]}});
