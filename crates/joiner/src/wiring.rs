@@ -103,7 +103,7 @@ pub(crate) static SERVED: [Served; 4] = [
             "nodesmithproviders",
             "nodesmithclaims",
         ],
-        simulated: None,
+        simulated: Some(&simulate::seats::NODESMITH),
         seat: Seat::Dialect(|clients, _, _| Arc::new(NodeSmith::new(clients.clone()))),
     },
 ];

@@ -30,7 +30,7 @@ use jiff::Timestamp;
 use joiner_core::problem::Catalog;
 use tokio::sync::Notify;
 
-pub use self::family::{Class, Family, KARPENTER, KARPETRACK, Terms};
+pub use self::family::{Class, Family, KARPENTER, KARPETRACK, NODESMITH, Terms};
 use self::journal::Journal;
 use self::ledger::Ledger;
 use self::ledger::{Claim, MANAGED_BY};

@@ -14,6 +14,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use joiner_controllers::dialect::ClassKind;
 use joiner_controllers::dialects::karpetrack::{Branded, CLOUDSPACE};
+use joiner_controllers::dialects::nodesmith::{self, PROVIDER};
 use joiner_core::problem::Catalog;
 use joiner_embedded::cluster::Cluster;
 use joiner_providers::http::Http;
@@ -102,6 +103,28 @@ pub(crate) fn sim(class: &str, options: SimCloudOptions) -> CloudPlan {
             let clock = cluster.api().clock().clone();
             Arc::new(SimCloud::new(options.clone(), clock, rack))
         }),
+    }
+}
+
+/// The namespace of `NodeSmithPools` and of what they buy from.
+pub(crate) const FORGE: &str = "default";
+
+/// The cloud of a `NodeSmithProvider`: it stands for own hardware of whatever kind.
+pub(crate) fn rack(class: &str, options: SimCloudOptions) -> CloudPlan {
+    let spec = json!({
+        "type": "proxmox",
+        "credentialsSecretRef": {"name": "token"},
+        "proxmox": {
+            "endpoint": "https://10.0.4.30:8006/api2/json",
+            "vmIDRange": {"lower": 1250, "upper": 1300},
+            "managedNodeTag": "kubenodesmith-managed",
+        },
+    });
+    CloudPlan {
+        kind: PROVIDER,
+        family: nodesmith::NAME,
+        object: Some(json!({"metadata": {"name": class, "namespace": FORGE}, "spec": spec})),
+        ..sim(class, options)
     }
 }
 

@@ -26,7 +26,7 @@ pub(crate) enum Action {
     /// Changes a pool, by a JSON merge.
     EditPool(&'static str, String, Value),
     /// Deletes an object, if it is there.
-    Delete(&'static str, &'static str, String),
+    Delete(&'static str, String),
     /// The cloud asks a machine back; the number chooses which.
     Interrupt(usize),
     /// A machine dies without a word.
@@ -147,7 +147,7 @@ impl Draw {
         self.dedicated.push(value);
     }
 
-    /// What becomes of a pool: its template changes, it is deleted.
+    /// What becomes of a pool: its template changes, it is deleted. A pool of a namespace is named with it.
     pub(crate) fn edits(
         &mut self,
         family: &Family,
@@ -162,7 +162,7 @@ impl Draw {
         }
         if number > 0 && self.chance(4) {
             let at = self.moment();
-            self.at(at, Action::Delete(family.pools, "", name.to_owned()));
+            self.at(at, Action::Delete(family.pools, name.to_owned()));
         }
     }
 

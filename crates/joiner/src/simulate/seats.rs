@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use joiner_core::problem::Catalog;
+use joiner_core::problem::{CapacityType, Catalog, Offering};
 use joiner_sim::audit;
 use joiner_sim::clouds::rackspace::{Auctions, RackspaceCloudOptions};
 use joiner_sim::clouds::sim::{Market, SimCloudOptions, built_in};
@@ -12,7 +12,7 @@ use rand::seq::IndexedRandom as _;
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 
-use super::clouds::{self, CloudPlan};
+use super::clouds::{self, CloudPlan, FORGE};
 use super::objects;
 use super::scenario::{Action, Draw};
 use crate::wiring::{SERVED, Served};
@@ -62,8 +62,21 @@ pub(crate) static KARPETRACK: Seat = Seat {
     foreigners: foreign_spot_nodes,
 };
 
+/// `NodeSmithPools` and `NodeSmithClaims`.
+pub(crate) static NODESMITH: Seat = Seat {
+    rules: &audit::NODESMITH,
+    groups: &["kubenodesmith.parawell.cloud"],
+    clouds: racks,
+    pools: forge_pools,
+    foreigners: foreign_smith_claims,
+};
+
 /// The API group of node classes that another controller looks after.
 const FOREIGN_GROUP: &str = "elsewhere.example.com";
+/// Kind of the objects that say which `NodeSmithPools` are managed.
+const PLANES: &str = "nodesmithcontrolplanes.kubenodesmith.parawell.cloud";
+/// Tells the luck of a rack from that of clouds of the same seed.
+const RACK: u64 = 0x7ac_0000;
 /// Who looks after machines that were restored from another cluster's backup.
 const ANOTHER: &str = "another-cluster";
 
@@ -274,4 +287,91 @@ fn foreign_spot_nodes(draw: &mut Draw) {
         "spec": {"nodePoolRef": "theirs", "instanceType": "gp.vs1.medium-ord", "region": "us-central-ord-1"},
     });
     draw.create(audit::KARPETRACK.machines, "", node);
+}
+
+/// One rack, or none: machines of one architecture that stay, some of which do not boot.
+fn racks(random: &mut ChaCha8Rng, seed: u64, tamper: Tamper) -> Vec<CloudPlan> {
+    if random.random_ratio(1, 2) {
+        return Vec::new();
+    }
+    let mut catalog = built_in();
+    catalog.types.retain(|kind| {
+        kind.name.starts_with("m-")
+            && kind.name.ends_with("amd64")
+            && ["-2x-", "-4x-", "-8x-"]
+                .iter()
+                .any(|size| kind.name.contains(size))
+    });
+    for kind in &mut catalog.types {
+        let stays = |one: &Offering| one.capacity_type == CapacityType::OnDemand;
+        kind.offerings
+            .retain(|one| stays(one) && one.zone.ends_with("-a"));
+    }
+    let mut options = SimCloudOptions::calm(catalog, seed ^ RACK);
+    options.market = Market {
+        sold_out_percent: *[0, 10].choose(random).unwrap_or(&0),
+        ..Market::calm(seed ^ RACK)
+    };
+    options.boot_max = Duration::from_secs(random.random_range(30..180));
+    options.boot_min = options.boot_min.min(options.boot_max);
+    options.stillborn_percent = *[0, 0, 5].choose(random).unwrap_or(&0);
+    if let Some(tamper) = tamper {
+        tamper(&mut options);
+    }
+    vec![clouds::rack("rack", options)]
+}
+
+/// One or two pools where there is a rack, and the control plane that names them. Names may repeat those of other
+/// families.
+fn forge_pools(draw: &mut Draw) {
+    let racks = draw.classes(&audit::NODESMITH);
+    let Some(rack) = racks.first() else { return };
+    let count = draw.between(1..=2);
+    let names: Vec<String> = (0..count).map(|number| format!("pool-{number}")).collect();
+    let object = |kind: &str, name: &str, spec: Value| {
+        json!({"apiVersion": "kubenodesmith.parawell.cloud/v1alpha1", "kind": kind,
+            "metadata": {"name": name, "namespace": FORGE}, "spec": spec})
+    };
+    let plane = object("NodeSmithControlPlane", "plane", json!({"pools": names}));
+    draw.create(PLANES, FORGE, plane);
+    for (name, number) in names.iter().zip(0_u32..) {
+        let cores = draw.between(8..=24);
+        let least = draw.between(0..=1);
+        let mut spec = json!({
+            "providerRef": rack,
+            "limits": {"minNodes": least, "maxNodes": draw.between(2..=5), "cpuCores": cores,
+                "memoryMiB": cores * 4096},
+            "machineTemplate": {"labels": {"rack": "own"}},
+            "scaleDown": {"stabilizationWindow": *draw.one(&["30s", "2m", "5m"])},
+        });
+        if draw.chance(2) {
+            spec["scaleUp"] = json!({"stabilizationWindow": "1m"});
+        }
+        if draw.chance(3) {
+            spec["machineTemplate"]["taints"] =
+                json!([{"key": "dedicated", "value": "rack", "effect": "NoSchedule"}]);
+            spec["machineTemplate"]["labels"] = json!({"team": "rack"});
+            draw.keeps_away("rack");
+        }
+        draw.create(
+            audit::NODESMITH.pools,
+            FORGE,
+            object("NodeSmithPool", name, spec),
+        );
+        let labels = |generation: &str| json!({"spec": {"machineTemplate": {"labels": {"generation": generation}}}});
+        let key = format!("{FORGE}/{name}");
+        draw.edits(&audit::NODESMITH, &key, number, labels);
+    }
+}
+
+/// A claim out of another cluster's backup.
+fn foreign_smith_claims(draw: &mut Draw) {
+    let claim = json!({
+        "apiVersion": "kubenodesmith.parawell.cloud/v1alpha1", "kind": "NodeSmithClaim",
+        "metadata": {"name": "restored-1", "namespace": FORGE,
+            "finalizers": ["kubenodesmith.io/nodesmithclaim"],
+            "annotations": {"joiner.dev/managed-by": format!("{ANOTHER}.nodesmith")}},
+        "spec": {"poolRef": "theirs"},
+    });
+    draw.create(audit::NODESMITH.machines, FORGE, claim);
 }

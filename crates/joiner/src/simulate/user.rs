@@ -39,13 +39,13 @@ pub(crate) fn carry_out(action: &Action, cluster: &Cluster, clouds: &[&dyn Watch
         ),
         Action::EditPool(pools, name, edit) => (
             format!("edit {pools} {name}: {edit}"),
-            change(&api, pools, "", name, |object| {
+            change(&api, pools, namespace(name), plain(name), |object| {
                 merge(object, edit);
             }),
         ),
-        Action::Delete(resource, namespace, name) => (
+        Action::Delete(resource, name) => (
             format!("delete {resource} {name}"),
-            api.delete(resource, namespace, name, DeleteOptions::default()),
+            delete(&api, resource, name),
         ),
         Action::Interrupt(which) => return interrupt(*which, clouds),
         Action::Kill(which) => match pick(&own_nodes(&api), *which) {
@@ -58,7 +58,7 @@ pub(crate) fn carry_out(action: &Action, cluster: &Cluster, clouds: &[&dyn Watch
         Action::DeleteMachine(which) => match pick(&own_claims(&api), *which) {
             Some((resource, name)) => (
                 format!("delete {resource} {name}"),
-                api.delete(resource, "", &name, DeleteOptions::default()),
+                delete(&api, resource, &name),
             ),
             None => return nothing(action),
         },
@@ -119,13 +119,19 @@ fn own_nodes(api: &Local) -> Vec<String> {
     })
 }
 
-/// Machine objects of Joiner's, each with its resource.
+/// Machine objects of Joiner's, each with its resource; namespace and name where they have one.
 fn own_claims(api: &Local) -> Vec<(&'static str, String)> {
     let of = |seat: &'static Seat| {
-        let all = names(api, seat.rules.machines, |claim| {
-            is_marked(claim, seat.rules.name)
-        });
-        all.into_iter().map(move |name| (seat.rules.machines, name))
+        let mut all = api.list(seat.rules.machines);
+        all.retain(|claim| is_marked(claim, seat.rules.name));
+        all.into_iter().filter_map(|claim| {
+            let name = claim["metadata"]["name"].as_str()?;
+            let key = match claim["metadata"]["namespace"].as_str() {
+                Some(namespace) => format!("{namespace}/{name}"),
+                None => name.to_owned(),
+            };
+            Some((seat.rules.machines, key))
+        })
     };
     seats().flat_map(of).collect()
 }
@@ -181,6 +187,25 @@ fn names(api: &Local, resource: &str, wanted: impl Fn(&Value) -> bool) -> Vec<St
         .filter_map(|object| object["metadata"]["name"].as_str())
         .map(ToOwned::to_owned)
         .collect()
+}
+
+/// The namespace of a key; empty for what has none.
+fn namespace(key: &str) -> &str {
+    key.split_once('/').map_or("", |(namespace, _)| namespace)
+}
+
+/// The name of a key.
+fn plain(key: &str) -> &str {
+    key.split_once('/').map_or(key, |(_, name)| name)
+}
+
+fn delete(api: &Local, resource: &str, key: &str) -> Result<(), Status> {
+    api.delete(
+        resource,
+        namespace(key),
+        plain(key),
+        DeleteOptions::default(),
+    )
 }
 
 fn change(

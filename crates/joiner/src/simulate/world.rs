@@ -200,7 +200,9 @@ impl World {
             let (plan, kind) = (&one.plan, &one.plan.kind);
             if let Some(object) = plan.object.clone() {
                 let resource = format!("{}.{}", kind.plural, kind.group);
-                api.create(&resource, "", object)?;
+                let namespace = object["metadata"]["namespace"].as_str();
+                let namespace = namespace.unwrap_or_default().to_owned();
+                api.create(&resource, &namespace, object)?;
             }
             let cloud = one.cloud.watched();
             cloud.plant(&format!("another-s-{}", plan.class)).await;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use joiner_core::labels;
 use joiner_embedded::cluster::fields::Fields as _;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// A family of custom resources. A family that the auditor is to judge is a constant of this type.
 #[derive(Debug)]
@@ -126,6 +126,61 @@ fn cloudspace() -> Class {
     Class {
         group: "karpetrack.io".to_owned(),
         name: String::new(),
+    }
+}
+
+/// `NodeSmithPools` and `NodeSmithClaims`.
+pub static NODESMITH: Family = Family {
+    name: "nodesmith",
+    machines: "nodesmithclaims.kubenodesmith.parawell.cloud",
+    pools: "nodesmithpools.kubenodesmith.parawell.cloud",
+    // The size that is tried stands in the spec.
+    own_spec: true,
+    pool: |claim| format!("{}/{}", claim.namespace(), claim.text(&["spec", "poolRef"])),
+    class: |claim| provider(claim.text(&["status", "providerRef"])),
+    terms: |pool| {
+        let template = pool.at(&["spec", "machineTemplate"]);
+        let mut own = texts(template.at(&["labels"]));
+        let key = pool.text(&["spec", "poolLabelKey"]);
+        let key = if key.is_empty() {
+            "topology.kubenodesmith.io/pool"
+        } else {
+            key
+        };
+        own.insert(key.to_owned(), pool.name().to_owned());
+        let mut limits = serde_json::Map::new();
+        let units = [
+            ("maxNodes", "nodes", ""),
+            ("cpuCores", "cpu", ""),
+            ("memoryMiB", "memory", "Mi"),
+        ];
+        for (field, resource, unit) in units {
+            // Zero is no limit.
+            if let Some(most) = pool
+                .int(&["spec", "limits", field])
+                .filter(|most| *most > 0)
+            {
+                limits.insert(resource.to_owned(), Value::from(format!("{most}{unit}")));
+            }
+        }
+        Terms {
+            class: provider(pool.text(&["spec", "providerRef"])),
+            labels: own,
+            taints: template.items(&["taints"]).to_vec(),
+            requirements: Vec::new(),
+            limits,
+            // What has drifted is replaced a tenth at a time.
+            budgets: vec![json!({"nodes": "10%", "reasons": ["Drifted"]})],
+            for_pods: true,
+        }
+    },
+};
+
+/// A `NodeSmithProvider`.
+fn provider(name: &str) -> Class {
+    Class {
+        group: "kubenodesmith.parawell.cloud".to_owned(),
+        name: name.to_owned(),
     }
 }
 

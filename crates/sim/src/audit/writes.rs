@@ -32,7 +32,8 @@ pub(super) fn judge(
             let family = ledger.of_pools(pools)?;
             if !options.serves(&(family.terms)(commit.object).class) {
                 (Invariant::Foreign, "the pool of another controller")
-            } else if spec_changed(commit) || commit.kind != ChangeKind::Modified {
+            } else if spec_changed(commit) || !(commit.kind == ChangeKind::Modified || ends(commit))
+            {
                 (Invariant::OwnFields, "a user's pool")
             } else {
                 return None;
@@ -238,6 +239,13 @@ fn only_nominated(commit: &Commit<'_>) -> bool {
     };
     let before = commit.previous.map(rest);
     before.is_some_and(|before| before == rest(commit.object)) && !spec_changed(commit)
+}
+
+/// Whether an object that a user has deleted is gone because its last finalizer was taken off.
+fn ends(commit: &Commit<'_>) -> bool {
+    let asked = commit.asked.is_some_and(|asked| asked.verb != Verb::Delete);
+    let mut before = commit.previous.into_iter();
+    asked && commit.kind == ChangeKind::Deleted && before.any(|object| object.deleting())
 }
 
 fn spec_changed(commit: &Commit<'_>) -> bool {
