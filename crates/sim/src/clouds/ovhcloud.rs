@@ -146,7 +146,7 @@ impl OvhCloud {
         self.lock().state.views(self.clock.now())
     }
 
-    /// Nodes that were removed, and whether somebody had named them: the cloud chose the others itself.
+    /// Nodes that were removed, and whether it was said which: by name, or by emptying their pool. The cloud chose the others.
     pub fn removals(&self) -> Vec<(String, bool)> {
         self.lock().state.removals.clone()
     }

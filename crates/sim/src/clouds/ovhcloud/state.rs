@@ -580,9 +580,10 @@ impl State {
         }
         let gone = later(now, options.gone_after);
         pool.leaves.get_or_insert(gone);
+        let emptied = pool.desired == 0;
         for node in pool.nodes.values_mut().filter(|node| node.leaves.is_none()) {
             node.leaves = Some(gone);
-            self.removals.push((node.id.clone(), false));
+            self.removals.push((node.id.clone(), emptied));
         }
         Ok(())
     }
@@ -759,7 +760,8 @@ impl State {
             over -= 1;
             if let Some(node) = pool.nodes.get_mut(&id) {
                 node.leaves = Some(later(now, options.gone_after));
-                self.removals.push((id, false));
+                // Of a pool that is to be empty nothing is chosen.
+                self.removals.push((id, desired == 0));
             }
         }
     }
