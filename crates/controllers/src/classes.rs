@@ -4,4 +4,5 @@
 pub mod nodesmith;
 pub mod ovhcloud;
 pub mod proxmox;
+pub mod rackspace;
 pub mod redfish;

@@ -1,13 +1,18 @@
 //! Rackspace Spot and Karpetrack, as typed. Names and defaults are those of Karpetrack's document.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{ArgAction, Args};
+use jiff::Timestamp;
+use joiner_controllers::classes::rackspace::{RackspaceDefaults, endpoint};
 use joiner_controllers::dialects::karpetrack::KarpetrackOptions;
+use joiner_providers::http::{Http, Reach};
 use joiner_providers::rackspace::prices::FEED_URL;
 use joiner_providers::rackspace::{API_URL, OAUTH_URL};
 
 use super::run::duration;
+use crate::failure::Failure;
 
 /// The cloudspace, and how SpotNodePools are looked after.
 #[derive(Args, Clone, Debug)]
@@ -88,6 +93,40 @@ impl RackspaceArgs {
     pub(crate) fn token(&self) -> Option<&str> {
         let token = self.refresh_token.as_deref().map(str::trim);
         token.filter(|token| !token.is_empty())
+    }
+
+    /// What classes use that do not say otherwise. Addresses that the operator wrote may be anywhere; only an operator
+    /// can write one.
+    pub(crate) fn defaults(&self, namespace: &str) -> Result<RackspaceDefaults, Failure> {
+        let mut hosts = Vec::new();
+        let mut address = |flag: &str, url: &str| {
+            let read = endpoint(url);
+            let read = read.map_err(|error| Failure::Usage(format!("{flag}: {error}")))?;
+            hosts.push(read.host().to_owned());
+            Ok::<_, Failure>(read)
+        };
+        let api = address("--rackspace-api-url", &self.rackspace_api_url)?;
+        let oauth = address("--rackspace-oauth-url", &self.rackspace_oauth_url)?;
+        let feed = address("--rackspace-feed-url", &self.rackspace_feed_url)?;
+        let reach = Reach {
+            allowed_hosts: hosts,
+            ..Reach::default()
+        };
+        let http = Http::production(&reach).map_err(|error| Failure::Cluster(error.to_string()))?;
+        Ok(RackspaceDefaults {
+            token: self.token().map(|token| token.to_owned().into()),
+            cloudspace: self.cloudspace().map(str::to_owned),
+            organization: self.org.clone(),
+            api,
+            oauth,
+            feed,
+            // A catalogue that is read as often must not find the prices of the time before.
+            price_ttl: self.pricing_refresh_interval.mul_f32(0.9),
+            period: Some(self.pricing_refresh_interval),
+            namespace: namespace.to_owned(),
+            http,
+            clock: Arc::new(Timestamp::now),
+        })
     }
 
     /// How SpotNodePools are looked after, in a cloudspace.

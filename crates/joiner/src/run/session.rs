@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use joiner_controllers::classes::nodesmith::NodeSmithClasses;
 use joiner_controllers::classes::ovhcloud::{OnNodes, OvhClasses};
 use joiner_controllers::classes::proxmox::ProxmoxClasses;
+use joiner_controllers::classes::rackspace::RackspaceClasses;
 use joiner_controllers::classes::redfish::RedfishClasses;
 use joiner_controllers::dialect::{ClassFactory, Secrets, Window};
 use joiner_controllers::edge::clients::{Clients, Fence};
@@ -28,7 +29,7 @@ use crate::aws;
 use crate::board::Board;
 use crate::classes::ovhcloud::MockOvh;
 use crate::classes::proxmox;
-use crate::classes::rackspace::{Defaults, MOCK_CLOUDSPACE, Mock, RackspaceClasses};
+use crate::classes::rackspace::{MOCK_CLOUDSPACE, MockRackspace};
 use crate::classes::redfish::MockBmcs;
 use crate::classes::sim::SimClasses;
 use crate::failure::Failure;
@@ -93,7 +94,7 @@ impl Session {
             simulated.clone(),
         );
         let mut classes: Vec<Arc<dyn ClassFactory>> = vec![Arc::new(sim)];
-        let mut defaults = Defaults::new(&args.rackspace, &site.namespace)?;
+        let mut rackspace = args.rackspace.defaults(&site.namespace)?;
         let mut cloudspace = args.rackspace.cloudspace().unwrap_or_default();
         let mut ovhcloud = args.ovhcloud.defaults()?;
         let secrets: Arc<dyn Secrets> = Arc::new(ClusterSecrets(clients.clone()));
@@ -114,12 +115,12 @@ impl Session {
                 rack.clone(),
                 &simulated,
             ));
-            let mock = Mock::start(&clients, &site.namespace, rack.clone(), &simulated);
-            defaults = defaults.mocked(&mock);
+            rackspace = MockRackspace::start(&clients, &site.namespace, rack.clone(), &simulated)
+                .behind(rackspace);
             cloudspace = MOCK_CLOUDSPACE;
             ovhcloud = MockOvh::start(&clients, &site.namespace, rack, &simulated).behind(ovhcloud);
         }
-        classes.extend(RackspaceClasses::both(&defaults, &secrets));
+        classes.extend(RackspaceClasses::both(&rackspace, &secrets));
         let nodes = Arc::new(OnNodes(clients.reads.clone()));
         classes.push(Arc::new(OvhClasses::new(
             ovhcloud,

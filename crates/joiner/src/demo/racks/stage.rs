@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use joiner_api::Dialect as Family;
 use joiner_api::hardware::RedfishHost;
 use joiner_controllers::classes::proxmox::ProxmoxClasses;
+use joiner_controllers::classes::rackspace::{RackspaceClasses, RackspaceDefaults};
 use joiner_controllers::classes::redfish::{RedfishClasses, SimulatedBmcs};
 use joiner_controllers::context::Context;
 use joiner_controllers::dialect::{ClassFactory, Secrets};
@@ -32,7 +33,6 @@ use tokio::sync::mpsc;
 use super::bill::Bill;
 use super::objects::{self, HOME, HOSTS};
 use super::{Pools, refused};
-use crate::classes::rackspace::{Defaults, RackspaceClasses};
 use crate::demo::thoughts::Thoughtful;
 use crate::failure::Failure;
 use crate::wiring::{ClusterClock, Wiring, only};
@@ -137,7 +137,7 @@ impl Stage {
 
     /// Promises of Joiner that were broken, as it found out by itself.
     pub(super) fn broken(&self) -> Vec<String> {
-        let violations = &self.engine.context().metrics.violations;
+        let violations = &self.engine.context().edge.metrics.violations;
         let mut broken = Vec::new();
         for invariant in KEPT.map(str::to_owned) {
             let name = invariant.clone();
@@ -221,12 +221,13 @@ fn classes(
     let metal =
         RedfishClasses::new(Arc::clone(&secrets), HOME, Arc::clone(&now)).simulated(Arc::new(bmcs));
     let calm = RackspaceCloudOptions::calm(0);
-    let defaults = Defaults::simulated(
-        hardware.cloud.router(),
+    let defaults = RackspaceDefaults::behind(
+        Http::new(hardware.cloud.router()),
         calm.refresh_token.into(),
         &calm.cloudspace,
         now,
-    )?;
+    )
+    .map_err(|error| Failure::Demo(error.to_string()))?;
     let mut all = RackspaceClasses::both(&defaults, &secrets);
     all.push(Arc::new(proxmox));
     all.push(Arc::new(metal));
