@@ -140,8 +140,8 @@ pub enum Wake {
 pub enum Step {
     /// Nothing.
     Wait(Wake),
-    /// Work out what to buy: the object does not say.
-    Choose,
+    /// Ask what to buy: the object does not say.
+    AskForOffers,
     /// Change the metadata of the machine object.
     Metadata(MetadataChange),
     /// Write the status of the machine object.
@@ -192,7 +192,7 @@ impl Step {
     pub fn word(&self) -> &'static str {
         match self {
             Step::Wait(_) => "wait",
-            Step::Choose => "choose what to launch",
+            Step::AskForOffers => "ask what to launch",
             Step::Metadata(_) => "write metadata of the machine object",
             Step::Status(_) => "write status of the machine object",
             Step::Launch(_) => "launch the machine",
@@ -224,6 +224,8 @@ pub struct Observed {
     pub class_missing: bool,
     /// What its cloud sells is known.
     pub catalog_read: bool,
+    /// No offering meets its requirements.
+    pub unmet: bool,
     /// Finalizer for the node.
     pub finalizer: &'static str,
     /// Owner of the node, where an owner can be named.

@@ -24,7 +24,7 @@ impl Worker<'_> {
         grace_seconds: u32,
     ) -> Result<(), WriteError> {
         let context = self.context;
-        let api: Api<Pod> = Api::namespaced(context.clients.writes.clone(), &pod.namespace);
+        let api: Api<Pod> = Api::namespaced(context.edge.clients.writes.clone(), &pod.namespace);
         let parameters = DeleteParams {
             grace_period_seconds: Some(grace_seconds),
             ..exactly(uid)
@@ -35,7 +35,7 @@ impl Worker<'_> {
             return Err(WriteError::NotLeader);
         }
         info!(machine = %machine.key, %pod, grace_seconds, "pod is deleted: the time for draining its node is over");
-        context.metrics.pod_drained("Forceful Termination");
+        context.edge.metrics.pod_drained("Forceful Termination");
         let message = format!(
             "Deleted with {grace_seconds}s of grace: the node's termination grace period ends"
         );
@@ -81,7 +81,7 @@ async fn ask(
     pod: &PodKey,
     uid: &Name,
 ) -> Result<(), WriteError> {
-    let api: Api<Pod> = Api::namespaced(context.clients.writes.clone(), &pod.namespace);
+    let api: Api<Pod> = Api::namespaced(context.edge.clients.writes.clone(), &pod.namespace);
     let parameters = EvictParams {
         delete_options: Some(exactly(uid)),
         ..EvictParams::default()
@@ -96,7 +96,7 @@ async fn ask(
         Err(WriteError::HeldBack { .. }) => "429",
         Err(error) => error.kind(),
     };
-    context.metrics.eviction(code);
+    context.edge.metrics.eviction(code);
     if answer.is_ok() {
         debug!(machine = %machine.key, %pod, "evicted");
         let why = machine
@@ -110,7 +110,7 @@ async fn ask(
             Some(why) => (why.clone(), format!(" ({why})")),
             None => ("its node goes".to_owned(), String::new()),
         };
-        context.metrics.pod_drained(&metric);
+        context.edge.metrics.pod_drained(&metric);
         let node = machine.status.node.as_deref().unwrap_or(&machine.key.name);
         let message = format!("Node {node} is being removed{why}");
         context.events_for(&machine.key).say(

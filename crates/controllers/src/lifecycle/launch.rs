@@ -33,8 +33,11 @@ pub(super) fn step(machine: &MachineRecord, observed: &Observed) -> Step {
         );
     }
     if machine.offers.is_empty() {
-        return if observed.catalog_read {
-            Step::Choose
+        return if observed.unmet {
+            let said = "no offering meets the requirements of the machine".to_owned();
+            Step::Delete(Cause::InsufficientCapacity(said))
+        } else if observed.catalog_read {
+            Step::AskForOffers
         } else {
             no_provider(machine, observed)
         };

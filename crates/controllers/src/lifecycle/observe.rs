@@ -75,7 +75,7 @@ impl Worker<'_> {
         let shut = nodes.iter().any(|node| node.reserved());
         let reserved =
             (shut || !machine.initialized()) && reserve::awaits_pods(&world, machine, now);
-        let served = &self.context.served;
+        let served = &self.context.provision.served;
         let pioneers = served.pioneers(pods.iter().map(|pod| &pod.uid));
         let pool = machine.pool.as_ref().and_then(|pool| world.pool(pool));
         Observed {
@@ -84,8 +84,9 @@ impl Worker<'_> {
             last_pod_event: world.last_pod_event(node),
             timeouts: slot.map(|slot| machine.timeouts(&*slot.provider)),
             catalog_read: slot.is_some_and(|slot| slot.catalog().is_some()),
+            unmet: self.context.provision.standalone.is_unmet(&machine.uid.0),
             class_missing: slot.is_none()
-                && self.context.classes.supports(&machine.class)
+                && self.context.market.classes.supports(&machine.class)
                 && world.classes.get(&machine.class).is_none(),
             finalizer: dialect.finalizer(),
             owner: dialect.owner(machine),

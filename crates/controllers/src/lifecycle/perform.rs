@@ -28,7 +28,10 @@ impl Worker<'_> {
     ) -> Result<(), WriteError> {
         match step {
             Step::Wait(_) => Ok(()),
-            Step::Choose => self.choose(machine, dialect).await,
+            Step::AskForOffers => {
+                self.context.provision.standalone.ask(machine.key.clone());
+                Ok(())
+            }
             Step::Metadata(change) => {
                 let written = dialect.patch_machine(machine, &change).await?;
                 self.context.view.note_machine(written);
@@ -55,7 +58,7 @@ impl Worker<'_> {
                 self.patch_node(&change).await
             }
             Step::DeleteNode { name, uid, version } => {
-                let api: Api<Node> = Api::all(self.context.clients.writes.clone());
+                let api: Api<Node> = Api::all(self.context.edge.clients.writes.clone());
                 api.delete(&name, &unchanged(&uid, version)).await?;
                 let node = api.get(&name).await?;
                 self.context.view.note_node(lower_node(node));
@@ -72,21 +75,6 @@ impl Worker<'_> {
         }
     }
 
-    async fn choose(
-        &mut self,
-        machine: &MachineRecord,
-        dialect: &dyn Dialect,
-    ) -> Result<(), WriteError> {
-        let Some(change) = crate::provision::choose(self.context, machine).await else {
-            let said = "no offering meets the requirements of the machine".to_owned();
-            let cause = Cause::InsufficientCapacity(said);
-            return self.delete(machine, dialect, cause).await;
-        };
-        let written = dialect.patch_machine(machine, &change).await?;
-        self.context.view.note_machine(written);
-        Ok(())
-    }
-
     async fn ask_the_cloud(
         &mut self,
         machine: &MachineRecord,
@@ -94,12 +82,12 @@ impl Worker<'_> {
         step: Step,
     ) -> Result<(), WriteError> {
         let context = self.context;
-        let fence = &context.clients.fence;
+        let fence = &context.edge.clients.fence;
         match step {
             Step::Launch(request) => {
                 if machine.tried() > 0 {
                     // Whoever writes new machine objects holds this while looking at limits; so do we.
-                    let _lock = context.purchasing.lock().await;
+                    let _lock = context.provision.purchasing.lock().await;
                     if !within_limits(&context.view.read(), machine) {
                         return Ok(());
                     }
@@ -148,7 +136,7 @@ impl Worker<'_> {
         }
         info!(machine = %machine.key, node = machine.status.node.as_deref(), "deleted nodeclaim");
         let title = context.view.read().title_of(machine);
-        let metrics = &context.metrics;
+        let metrics = &context.edge.metrics;
         metrics.machine_gone(machine, &title, context.now());
         context.view.forget_machine(machine);
         Ok(())
@@ -165,17 +153,21 @@ impl Worker<'_> {
         let purchase = &request.purchase;
         match &answer {
             Ok(bought) => {
-                context.backoffs.succeed(&Subject::offering(purchase));
+                context
+                    .market
+                    .backoffs
+                    .succeed(&Subject::offering(purchase));
                 info!(
                     machine = %machine.key, id = %bought.id, instance_type = %bought.instance_type,
                     zone = %bought.zone, price = purchase.price.dollars(), "launched nodeclaim"
                 );
             }
             Err(error @ (ProviderError::OutOfCapacity(_) | ProviderError::Quota(_))) => {
-                let until =
-                    context
-                        .backoffs
-                        .fail(Subject::offering(purchase), &error.to_string(), now);
+                let until = context.market.backoffs.fail(
+                    Subject::offering(purchase),
+                    &error.to_string(),
+                    now,
+                );
                 info!(
                     machine = %machine.key, instance_type = %purchase.instance_type, zone = %purchase.zone,
                     %error, next_try = %until, "offering is not available"
@@ -213,13 +205,16 @@ impl Worker<'_> {
             && !machine.registered()
             && written.registered()
         {
-            self.context.health.record(pool, Ok(()));
-            self.context.backoffs.succeed(&Subject::Pool(pool.clone()));
+            self.context.guards.health.record(pool, Ok(()));
+            self.context
+                .market
+                .backoffs
+                .succeed(&Subject::Pool(pool.clone()));
         }
         if !machine.initialized() && written.initialized() {
             info!(machine = %machine.key, node = written.status.node.as_deref(), "ready");
             let title = self.context.view.read().title_of(&written);
-            self.context.metrics.node_ready(&written, &title);
+            self.context.edge.metrics.node_ready(&written, &title);
         }
         if let Some((reason, said)) = dialect.milestone(machine, &written) {
             self.context
@@ -243,7 +238,7 @@ impl Worker<'_> {
     }
 
     async fn patch_node(&mut self, change: &NodeChange) -> Result<(), WriteError> {
-        let api: Api<Node> = Api::all(self.context.clients.writes.clone());
+        let api: Api<Node> = Api::all(self.context.edge.clients.writes.clone());
         let owners = if change.owner.is_some() {
             let node = api.get(&change.name).await?;
             node.metadata.owner_references.unwrap_or_default()
@@ -291,13 +286,13 @@ impl Worker<'_> {
         }
         dialect.delete_machine(machine).await?;
         let title = context.view.read().title_of(machine);
-        let metrics = &context.metrics;
+        let metrics = &context.edge.metrics;
         metrics.machine_disrupted(machine, &title, cause.word());
         if let Some(pool) = &machine.pool
             && !machine.registered()
             && !matches!(cause, Cause::NodeDeleted)
         {
-            context.health.record(pool, Err(&sentence));
+            context.guards.health.record(pool, Err(&sentence));
             let subject = match (&cause, machine.offer()) {
                 (Cause::InsufficientCapacity(_), _) => None,
                 // What was asked for did not come: the next best may.
@@ -307,7 +302,10 @@ impl Worker<'_> {
                 _ => Some(Subject::Pool(pool.clone())),
             };
             if let Some(subject) = subject {
-                context.backoffs.fail(subject, &sentence, context.now());
+                context
+                    .market
+                    .backoffs
+                    .fail(subject, &sentence, context.now());
                 self.note_backoff(machine);
             }
         }
@@ -335,7 +333,7 @@ impl Worker<'_> {
         started: Instant,
         error: Option<&ProviderError>,
     ) {
-        let (metrics, provider) = (&self.context.metrics, slot.provider.name());
+        let (metrics, provider) = (&self.context.edge.metrics, slot.provider.name());
         metrics.cloud_call(method, provider, started.elapsed(), error);
     }
 

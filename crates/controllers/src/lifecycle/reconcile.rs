@@ -39,7 +39,7 @@ pub async fn run(context: Arc<Context>) {
         };
         let (context, memories) = (context.clone(), memories.clone());
         let name = format!("machine {}", ticket.key);
-        let tasks = context.tasks.clone();
+        let tasks = context.edge.tasks.clone();
         tasks.spawn(name, async move {
             // A turn that panics is followed by another: nobody else would look at the machine.
             let mut again = Again {
@@ -105,7 +105,7 @@ impl Worker<'_> {
             }
             let machine = self.context.view.read().machines.get(key).cloned()?;
             let dialect = self.context.dialect(key)?.clone();
-            let slot = self.context.classes.slot(&machine.class);
+            let slot = self.context.market.classes.slot(&machine.class);
             let observed = self.observe(&machine, &*dialect, slot.as_deref(), now);
             let next = step(&machine, &observed);
             if let Step::Wait(wake) = next {
@@ -122,10 +122,13 @@ impl Worker<'_> {
             }
             debug!(machine = %key, step = next.word(), "step");
             before = Some(next.clone());
+            // The answer is written on the object, by the room that decides.
+            let asks = next == Step::AskForOffers;
             match self
                 .perform(&machine, &*dialect, slot.as_deref(), next)
                 .await
             {
+                Ok(()) if asks => return Some(Wake::OnChange),
                 Ok(()) => {}
                 Err(WriteError::NotLeader) => return Some(Wake::At(clock::after(now, STANDBY))),
                 Err(error @ (WriteError::Conflict(_) | WriteError::Gone(_))) => {
@@ -169,7 +172,7 @@ impl Worker<'_> {
         let Some(name) = &machine.status.node else {
             return;
         };
-        let api: Api<Node> = Api::all(self.context.clients.reads.clone());
+        let api: Api<Node> = Api::all(self.context.edge.clients.reads.clone());
         match api.get_opt(name).await {
             Ok(Some(node)) => self.context.view.note_node(lower_node(node)),
             Ok(None) => {

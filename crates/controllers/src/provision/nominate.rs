@@ -17,7 +17,8 @@ use tokio::sync::RwLockWriteGuard;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use crate::context::{Context, PENS};
+use super::POD_WRITES;
+use crate::context::Context;
 use crate::edge::clients::WriteError;
 use crate::record::Key;
 use crate::view::pods::{LeanPod, NOMINATOR, PodKey};
@@ -36,12 +37,12 @@ pub(crate) async fn nominate<'c>(
     machine: &Key,
     node: &Name,
 ) -> Option<RwLockWriteGuard<'c, ()>> {
-    drop(context.selling.read().await);
+    drop(context.provision.selling.read().await);
     // From before it is known that they are told of until they are.
-    let telling = context.opening.read().await;
-    let pods = context.served.tell(machine)?;
+    let telling = context.provision.opening.read().await;
+    let pods = context.provision.served.tell(machine)?;
     let patience = Instant::now() + OTHERS;
-    while context.served.others_untold(machine) && Instant::now() < patience {
+    while context.provision.served.others_untold(machine) && Instant::now() < patience {
         tokio::time::sleep(LOOK).await;
     }
     let waiting: Vec<(Name, PodKey)> = {
@@ -55,7 +56,7 @@ pub(crate) async fn nominate<'c>(
     debug!(%machine, %node, pods = waiting.len(), "the scheduler is told who goes there");
     write(context, waiting, &json!(node)).await;
     drop(telling);
-    Some(context.opening.write().await)
+    Some(context.provision.opening.write().await)
 }
 
 /// Takes back what did not come true.
@@ -70,7 +71,7 @@ pub(super) async fn take_back(context: &Context, now: Timestamp) {
         if told.peek().is_none() {
             return;
         }
-        let promises = context.served.promises(now);
+        let promises = context.provision.served.promises(now);
         told.filter(|pod| !promises.contains_key(&pod.uid))
             .map(|pod| (pod.uid.clone(), pod.key.clone()))
             .collect()
@@ -81,8 +82,9 @@ pub(super) async fn take_back(context: &Context, now: Timestamp) {
 async fn write(context: &Context, pods: Vec<(Name, PodKey)>, node: &Value) {
     let refused = stream::iter(pods)
         .map(|(uid, pod)| async move {
-            let _turn = context.pens.acquire().await.ok()?;
-            let api: Api<LeanPod> = Api::namespaced(context.clients.writes.clone(), &pod.namespace);
+            let _turn = context.provision.pod_writes.acquire().await.ok()?;
+            let api: Api<LeanPod> =
+                Api::namespaced(context.edge.clients.writes.clone(), &pod.namespace);
             let patch = json!({
                 "metadata": {"uid": uid},
                 "status": {"nominatedNodeName": node},
@@ -98,7 +100,7 @@ async fn write(context: &Context, pods: Vec<(Name, PodKey)>, node: &Value) {
             debug!(%pod, %error, "the scheduler was not told where it should go");
             matches!(error, WriteError::Refused(_)).then_some(error)
         })
-        .buffer_unordered(PENS)
+        .buffer_unordered(POD_WRITES)
         .fold(None, |first, next| async { first.or(next) });
     if let Some(error) = refused.await {
         warn!(

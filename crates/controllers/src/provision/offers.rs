@@ -3,14 +3,14 @@
 use joiner_core::labels;
 use joiner_core::name::Labels;
 use joiner_core::plan::{Launch, Purchase};
-use joiner_core::problem::{Limits, Pod, PodSpec, Pool, Problem};
+use joiner_core::problem::{Pod, PodSpec, Pool, Problem};
 use joiner_core::resources::{PODS, Resources};
 
 use crate::context::Context;
-use crate::market::terms::{base_catalog, terms};
-use crate::record::{MachineRecord, MetadataChange, Offer, annotations};
+use crate::market::terms::base_catalog;
+use crate::record::Offer;
 
-/// How many alternatives are kept: an object must stay small, and whoever is refused so often needs a new plan.
+/// How many alternatives are kept: an object must stay small, and a machine that is refused so often needs a new plan.
 const ALTERNATIVES: usize = 15;
 
 /// The purchase of a launch and its alternatives, with what each of them brings.
@@ -84,42 +84,6 @@ fn offer(problem: &Problem, launch: &Launch, purchase: &Purchase) -> Offer {
         allocatable,
         labels,
     }
-}
-
-/// What to buy for a machine object that does not say: it was written by hand, or by somebody else. `None` if nothing
-/// meets its requirements.
-pub(crate) async fn choose(context: &Context, machine: &MachineRecord) -> Option<MetadataChange> {
-    let now = context.now();
-    let terms = {
-        let world = context.view.read();
-        terms(context, &world, now)
-    };
-    let name = machine.class.catalog();
-    let slot = context.classes.slot(&machine.class)?;
-    let mut catalog = match terms.catalogs.get(&name) {
-        Some(catalog) => (**catalog).clone(),
-        None => (*slot.catalog()?).clone(),
-    };
-    context.backoffs.close_offerings(&mut catalog, now);
-    let pool = Pool {
-        name: "chosen".into(),
-        catalog: name,
-        requirements: machine.requirements.clone(),
-        limits: Limits::default(),
-        ..Pool::default()
-    };
-    let problem = single(context, catalog, pool, machine.requests.clone());
-    let (problem, plan) = context.provide(problem).await?;
-    let launch = plan.launches.first()?;
-    let text = serde_json::to_string(&offers(&problem, launch)).ok()?;
-    let mut change = MetadataChange::annotation(annotations::OFFERS, Some(text.into()));
-    change.labels = offers(&problem, launch)
-        .first()?
-        .labels
-        .iter()
-        .map(|(key, value)| (key.clone(), Some(value.clone())))
-        .collect();
-    Some(change)
 }
 
 /// One pod that needs a machine of its own.

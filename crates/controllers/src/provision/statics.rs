@@ -45,7 +45,7 @@ pub(super) async fn fill(context: &Context) -> Outcome {
         }
     }
     if context
-        .said
+        .last_logs
         .sizes
         .news(would.len(), Some(&would.join("\n")))
     {
@@ -82,7 +82,7 @@ fn active(context: &Context, pool: &PoolRecord) -> Vec<Arc<MachineRecord>> {
 
 /// Brings a pool to its size; says whether that was possible.
 async fn grow(context: &Context, pool: &PoolRecord, wanted: usize) -> bool {
-    let _buying = context.purchasing.lock().await;
+    let _buying = context.provision.purchasing.lock().await;
     // Replacements may have been bought while this waited for its turn.
     let missing = wanted.saturating_sub(active(context, pool).len());
     // What only a minimum asks for is made to measure or one of a few: each takes something off what the next can have.

@@ -255,6 +255,7 @@ impl Toy {
             now: self.now,
             timeouts: self.provider.then_some(timeouts),
             catalog_read: self.provider,
+            unmet: false,
             class_missing: !self.provider && self.class_missing,
             finalizer: FINALIZER,
             owner: self.owns_nodes.then(|| OwnerReference {
@@ -383,7 +384,7 @@ impl Toy {
             _ => None,
         });
         match step {
-            Step::Wait(_) | Step::Choose => unreachable!("handled before"),
+            Step::Wait(_) | Step::AskForOffers => unreachable!("handled before"),
             Step::Metadata(change) => self.change(|machine| patch(machine, &change)),
             Step::Status(status) => self.change(|machine| machine.status = *status),
             Step::Launch(request) => {
