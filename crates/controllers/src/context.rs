@@ -9,30 +9,20 @@ use joiner_core::money::Money;
 use joiner_core::name::Name;
 use joiner_core::plan::Plan;
 use joiner_core::problem::{Problem, Settings as CoreSettings};
-use tokio::sync::{Mutex, RwLock, Semaphore};
 
 use crate::decisions::{Decisions, Kind, Subject};
 use crate::dialect::{Dialect, ObjectRef, Window};
-use crate::disrupt::Past;
-use crate::edge::clients::Clients;
-use crate::edge::clock::SharedClock;
+use crate::disrupt::RecentDisruptions;
+use crate::edge::Edge;
 use crate::edge::events::{Events, Severity};
-use crate::edge::metrics::Metrics;
-use crate::edge::names::Names;
-use crate::edge::tasks::Tasks;
-use crate::guards::health::Health;
-use crate::guards::launch_rate::Pace;
+use crate::guards::Guards;
+use crate::last_logs::LastLogs;
 use crate::lifecycle::queue::Queue;
-use crate::market::backoff::Backoffs;
-use crate::market::observed::Learned;
-use crate::market::slots::Classes;
-use crate::provision::Served;
+use crate::market::Market;
+use crate::provision::Provision;
 use crate::record::{Key, MachineRecord, Mark, PoolRecord};
 use crate::view::View;
 use crate::view::problem::{Snapshot, Terms};
-
-/// How many pods are written to at once: the API server takes no more, however many it is asked for.
-pub(crate) const PENS: usize = 20;
 
 /// Decides. Pure: called on a thread of its own, and again after a crash with the same answer.
 pub trait Decide: Send + Sync {
@@ -54,12 +44,12 @@ pub enum Mode {
 
 /// Where decisions are made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Thinking {
+pub enum SolveOn {
     /// On a thread of its own, so that watches and leases are not kept waiting.
     #[default]
-    Aside,
-    /// Where it is asked for: virtual time stands still meanwhile, and equal runs stay equal.
-    InPlace,
+    OwnThread,
+    /// On the thread that asks: virtual time stands still meanwhile, and equal runs stay equal.
+    Caller,
 }
 
 /// How the engine behaves.
@@ -102,7 +92,7 @@ pub struct Settings {
     /// Makes names and nothing else: the same seed gives the same names.
     pub seed: u64,
     /// Where decisions are made.
-    pub thinking: Thinking,
+    pub solve_on: SolveOn,
 }
 
 impl Default for Settings {
@@ -126,79 +116,53 @@ impl Default for Settings {
             spot_to_spot: false,
             own_node: None,
             seed: 0,
-            thinking: Thinking::Aside,
+            solve_on: SolveOn::OwnThread,
         }
     }
 }
 
 /// What everything costs now.
-pub struct Market {
+pub struct Costs {
     /// What is for sale on which terms, and which pools are closed.
     pub terms: Terms,
     /// What machines cost now; one that is missing has no known price.
     pub prices: BTreeMap<Key, Money>,
 }
 
-/// Everything that the parts of the engine share.
+/// What the parts of the engine share. Each room has its own state; what is no function is in `edge`.
 pub struct Context {
-    /// Ways to the API server.
-    pub clients: Clients,
-    /// Time.
-    pub clock: SharedClock,
+    /// Clock, clients, events, metrics, names, tasks.
+    pub edge: Edge,
     /// What is known.
     pub view: Arc<View>,
     /// Families of custom resources, by name.
     pub dialects: BTreeMap<&'static str, Arc<dyn Dialect>>,
     /// Identity of the cluster: the UID of its namespace `kube-system`.
     pub cluster: Name,
-    /// Providers.
-    pub classes: Classes,
-    /// What is left alone for a while.
-    pub backoffs: Backoffs,
-    /// Whether machines of a pool become nodes.
-    pub health: Health,
-    /// How many machines pools have asked for lately.
-    pub pace: Pace,
-    /// Machines that did not help the pods that they were bought for.
-    pub repeats: crate::guards::repeats::Repeats,
-    /// What was decided lately.
-    pub past: Past,
-    /// What machines turned out to be.
-    pub learned: Learned,
-    /// Pods that machines were bought for.
-    pub served: Served,
-    /// What users are told.
-    pub events: Events,
+    /// Node classes as providers, and what is known about what they sell.
+    pub market: Market,
+    /// What holds purchases back.
+    pub guards: Guards,
+    /// Purchases under way.
+    pub provision: Provision,
+    /// Disruptions of late.
+    pub disruptions: RecentDisruptions,
+    /// Machines that want attention.
+    pub queue: Queue<Key>,
     /// What was decided about everything, and why.
     pub decisions: Decisions,
     /// What was logged last, where the same would be logged again and again.
-    pub said: crate::said::Said,
-    /// What is counted.
-    pub metrics: Metrics,
+    pub last_logs: LastLogs,
     /// How to behave.
     pub settings: Settings,
     /// Who decides.
     pub decide: Arc<dyn Decide>,
-    /// Held from looking at limits until the machine objects are written, so that limits are exact.
-    pub purchasing: Mutex<()>,
-    /// Written while machines are bought until it is remembered for which pods; a node may be quicker than that.
-    pub selling: RwLock<()>,
-    /// Read while the scheduler is told who goes to a node; written while that node opens to pods.
-    pub opening: RwLock<()>,
-    /// Bounds how many pods are written to at once, and with that the connections that are held open.
-    pub pens: Semaphore,
-    /// Names for machines.
-    pub names: Names,
-    /// Machines that want attention.
-    pub queue: Queue<Key>,
-    /// Everything that runs.
-    pub tasks: Tasks,
 }
 
 impl Context {
     /// Now.
     pub fn now(&self) -> Timestamp {
-        self.clock.now()
+        self.edge.clock.now()
     }
 
     /// The mark for the node of a machine.
@@ -208,7 +172,7 @@ impl Context {
 
     /// Whether decisions may be made and carried out: everything is known, and we lead.
     pub fn may_act(&self) -> bool {
-        self.clients.fence.holds() && self.view.synced() && self.tasks.failure().is_none()
+        self.edge.clients.fence.holds() && self.view.synced() && self.edge.tasks.failure().is_none()
     }
 
     /// The dialect of an object.
@@ -229,7 +193,7 @@ impl Context {
             .told(about, severity, reason, message, self.now());
         self.dialect(&machine.key).is_none_or(|dialect| {
             let about = dialect.machine_ref(machine);
-            let events = self.events.by(dialect.event_source());
+            let events = self.edge.events.by(dialect.event_source());
             events.say(&about, severity, dialect.word(reason), message)
         })
     }
@@ -247,7 +211,7 @@ impl Context {
             .told(about, severity, reason, message, self.now());
         if let Some(dialect) = self.dialect(&pool.key) {
             let about = dialect.pool_ref(pool);
-            let events = self.events.by(dialect.event_source());
+            let events = self.edge.events.by(dialect.event_source());
             events.say(&about, severity, dialect.word(reason), message);
         }
     }
@@ -262,16 +226,16 @@ impl Context {
             .find(|one| used(one.name()))
             .map(|one| one.event_source());
         match source {
-            Some(source) => self.events.by(source),
-            None => self.events.clone(),
+            Some(source) => self.edge.events.by(source),
+            None => self.edge.events.clone(),
         }
     }
 
     /// Events in the name of an object's dialect.
     pub fn events_for(&self, key: &Key) -> Events {
         match self.dialect(key) {
-            Some(dialect) => self.events.by(dialect.event_source()),
-            None => self.events.clone(),
+            Some(dialect) => self.edge.events.by(dialect.event_source()),
+            None => self.edge.events.clone(),
         }
     }
 
@@ -300,7 +264,7 @@ impl Context {
     }
 
     /// What everything costs now, and why pools must not buy.
-    pub fn market(&self) -> Market {
+    pub fn costs(&self) -> Costs {
         let now = self.now();
         let world = self.view.read();
         let terms = crate::market::terms::terms(self, &world, now);
@@ -309,7 +273,7 @@ impl Context {
             Some((machine.key.clone(), price))
         };
         let prices = world.machines.iter().filter_map(price).collect();
-        Market { terms, prices }
+        Costs { terms, prices }
     }
 
     /// The cluster as a problem, as it stands now: what `what-if` and replay start from.
@@ -333,7 +297,7 @@ impl Context {
         how: fn(&dyn Decide, &Problem) -> Plan,
     ) -> Option<(Problem, Plan)> {
         let decide = self.decide.clone();
-        if self.settings.thinking == Thinking::InPlace {
+        if self.settings.solve_on == SolveOn::Caller {
             let plan = how(&*decide, &problem);
             return Some((problem, plan));
         }

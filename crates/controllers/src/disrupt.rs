@@ -11,17 +11,17 @@
 
 mod begin;
 mod command;
+mod drain_slots;
 mod drift;
 mod guard;
 mod measure;
 mod moves;
-mod past;
 mod places;
 mod progress;
 mod reasons;
+mod recent;
 pub(crate) mod reserve;
 mod taint;
-mod turns;
 mod wave;
 
 use std::collections::BTreeMap;
@@ -37,7 +37,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 pub(crate) use drift::run as run_drift;
-pub(crate) use past::Past;
+pub(crate) use recent::RecentDisruptions;
 
 use self::reasons::Reasons;
 use self::wave::Wave;
@@ -80,7 +80,10 @@ pub(crate) async fn run(context: Arc<Context>, changed: Arc<Notify>) {
             }
             continue;
         }
-        context.repeats.observe(&context.view.read(), context.now());
+        context
+            .guards
+            .repeats
+            .observe(&context.view.read(), context.now());
         progress::progress(&context).await;
         expire(&context).await;
         mind.reasons.speak(&context);
@@ -163,6 +166,7 @@ async fn decide(context: &Context, problem: Problem) -> Option<(Problem, Plan)> 
         consolidation_type: String::new(),
     };
     context
+        .edge
         .metrics
         .evaluation
         .get_or_create(&everything)
@@ -230,7 +234,7 @@ async fn observe(context: &Context, mind: &mut Mind) {
     let mut said: Vec<String> = gone.map(|one| one.node.to_string()).collect();
     said.sort();
     if !context
-        .said
+        .last_logs
         .removals
         .news(said.len(), Some(&said.join(" ")))
     {
@@ -276,6 +280,7 @@ async fn validate(
             consolidation_type: kind,
         };
         context
+            .edge
             .metrics
             .failed_validations
             .get_or_create(&labels)
@@ -355,7 +360,10 @@ pub(crate) async fn delete(
         }
     }
     let title = context.view.read().title_of(machine);
-    context.metrics.machine_disrupted(machine, &title, reason);
+    context
+        .edge
+        .metrics
+        .machine_disrupted(machine, &title, reason);
     context.tell_machine(
         machine,
         Severity::Normal,

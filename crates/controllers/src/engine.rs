@@ -1,6 +1,5 @@
 //! The engine: everything started, wired and stopped together.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,9 +13,11 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 use tracing::{error, warn};
 
-use crate::context::{Context, Decide, Mode, PENS, Settings};
+use crate::context::{Context, Decide, Mode, Settings};
+use crate::decisions::Decisions;
 use crate::dialect::{ClassFactory, Dialect, Ledgers, ObjectRef};
-use crate::disrupt;
+use crate::disrupt::{self, RecentDisruptions};
+use crate::edge::Edge;
 use crate::edge::clients::Clients;
 use crate::edge::clock::SharedClock;
 use crate::edge::events::{Events, Severity};
@@ -24,12 +25,16 @@ use crate::edge::lease::{Elector, LeaseOptions};
 use crate::edge::metrics::Metrics;
 use crate::edge::names::Names;
 use crate::edge::tasks::Tasks;
-use crate::guards::selfcheck;
+use crate::guards::{Guards, selfcheck};
+use crate::last_logs::LastLogs;
+use crate::lifecycle::queue::Queue;
 use crate::lifecycle::reconcile;
-use crate::market::prices;
+use crate::market::backoff::Backoffs;
+use crate::market::observed::ObservedAllocatable;
 use crate::market::slots::{Classes, ClusterSecrets, holds};
+use crate::market::{Market, prices};
 use crate::operator::{Operator, Seat};
-use crate::provision::{self, Batch};
+use crate::provision::{self, Batch, Provision};
 use crate::record::{ClassKey, Key, annotations};
 use crate::upkeep::{buffers, gc, interruption, pools, repair};
 use crate::view::{Touched, View, sources};
@@ -126,43 +131,41 @@ impl Engine {
         let (view, touched) = View::new(clock.clone());
         let secrets = Arc::new(ClusterSecrets(clients.clone()));
         let context = Arc::new(Context {
-            events: Events::start(&clients, clock.clone(), source, &tasks),
-            classes: Classes::new(classes, secrets, ledgers, cluster.clone(), clock.clone()),
-            cluster,
-            metrics: Metrics::register(registry),
-            decide: decide.unwrap_or_else(|| Arc::new(Core::default())),
-            names: Names::new(settings.seed),
+            edge: Edge {
+                events: Events::start(&clients, clock.clone(), source, &tasks),
+                metrics: Metrics::register(registry),
+                names: Names::new(settings.seed),
+                tasks: tasks.clone(),
+                clock: clock.clone(),
+                clients,
+            },
+            market: Market {
+                classes: Classes::new(classes, secrets, ledgers, cluster.clone(), clock),
+                backoffs: Backoffs::default(),
+                observed: ObservedAllocatable::default(),
+            },
+            guards: Guards::default(),
+            provision: Provision::default(),
+            disruptions: RecentDisruptions::default(),
+            queue: Queue::default(),
+            decisions: Decisions::default(),
+            last_logs: LastLogs::default(),
             dialects: dialects
                 .iter()
                 .map(|one| (one.name(), one.clone()))
-                .collect::<BTreeMap<_, _>>(),
-            backoffs: crate::market::backoff::Backoffs::default(),
-            health: crate::guards::health::Health::default(),
-            pace: crate::guards::launch_rate::Pace::default(),
-            past: crate::disrupt::Past::default(),
-            said: crate::said::Said::default(),
-            repeats: crate::guards::repeats::Repeats::default(),
-            learned: crate::market::observed::Learned::default(),
-            served: crate::provision::Served::default(),
-            decisions: crate::decisions::Decisions::default(),
-            purchasing: tokio::sync::Mutex::default(),
-            selling: tokio::sync::RwLock::default(),
-            opening: tokio::sync::RwLock::default(),
-            pens: tokio::sync::Semaphore::new(PENS),
-            queue: crate::lifecycle::queue::Queue::default(),
-            tasks: tasks.clone(),
+                .collect(),
+            cluster,
+            decide: decide.unwrap_or_else(|| Arc::new(Core::default())),
             view,
-            clock,
-            clients,
             settings,
         });
         // Without a family that has machines there is nothing to observe and nothing to decide: operators see for
         // themselves.
         if !dialects.is_empty() {
-            sources::start(&context.view, &context.clients, &dialects, &tasks);
+            sources::start(&context.view, &context.edge.clients, &dialects, &tasks);
         }
         let leading = lease.clone().map(|options| {
-            let elector = Elector::new(&context.clients, options, context.clock.clone());
+            let elector = Elector::new(&context.edge.clients, options, context.edge.clock.clone());
             let leading = elector.leading();
             tasks.vital("lease", elector.run());
             leading
@@ -186,12 +189,12 @@ impl Engine {
     pub fn operate(&self, operator: Arc<dyn Operator>) {
         let context = &self.context;
         let seat = Seat {
-            clients: context.clients.clone(),
-            clock: context.clock.clone(),
-            events: context.events.by(operator.event_source()),
+            clients: context.edge.clients.clone(),
+            clock: context.edge.clock.clone(),
+            events: context.edge.events.by(operator.event_source()),
             observe_only: context.settings.mode == Mode::ObserveOnly,
         };
-        context.tasks.supervise(operator.name(), move || {
+        context.edge.tasks.supervise(operator.name(), move || {
             let (operator, seat) = (operator.clone(), seat.clone());
             async move { operator.run(seat).await }
         });
@@ -205,9 +208,9 @@ impl Engine {
     /// Waits until the engine cannot go on: a task has ended that cannot be started again. Nothing is written from then
     /// on.
     pub async fn failed(&self) -> String {
-        self.context.tasks.failed().await;
-        self.context.clients.fence.close();
-        let said = self.context.tasks.failure().unwrap_or_default();
+        self.context.edge.tasks.failed().await;
+        self.context.edge.clients.fence.close();
+        let said = self.context.edge.tasks.failure().unwrap_or_default();
         said.to_owned()
     }
 
@@ -220,23 +223,23 @@ impl Engine {
 
     /// Stops everything and gives the lease back.
     pub async fn stop(self) {
-        self.context.clients.fence.close();
-        self.context.tasks.stop().await;
-        self.context.classes.close().await;
+        self.context.edge.clients.fence.close();
+        self.context.edge.tasks.stop().await;
+        self.context.market.classes.close().await;
         if let Some(options) = &self.lease {
-            Elector::release(&self.context.clients, options).await;
+            Elector::release(&self.context.edge.clients, options).await;
         }
     }
 
     /// Stops at once, as a crash would: nothing is given back.
     pub async fn kill(self) {
-        self.context.clients.fence.close();
-        self.context.tasks.stop().await;
+        self.context.edge.clients.fence.close();
+        self.context.edge.tasks.stop().await;
     }
 }
 
 fn start_loops(context: &Arc<Context>, touched: mpsc::UnboundedReceiver<Touched>) {
-    let tasks = &context.tasks;
+    let tasks = &context.edge.tasks;
     let batch = Arc::new(Batch::default());
     let pools = Arc::new(Notify::new());
     let drift = Arc::new(Notify::new());
@@ -262,6 +265,7 @@ fn start_loops(context: &Arc<Context>, touched: mpsc::UnboundedReceiver<Touched>
     }
     supervise!("machines", reconcile::run);
     supervise!("provision", provision::run, batch);
+    supervise!("standalone machines", provision::standalone::run);
     supervise!("disrupt", disrupt::run, room);
     supervise!("drift", disrupt::run_drift, drift);
     supervise!("pools", pools::run, pools);
@@ -279,22 +283,22 @@ fn start_loops(context: &Arc<Context>, touched: mpsc::UnboundedReceiver<Touched>
 /// Keeps providers and catalogues up to date. Each class has its own time: a slow one delays nobody.
 async fn run_classes(context: Arc<Context>, changed: Arc<Notify>) {
     let usual = context.settings.catalog_period;
-    let shortest = context.classes.shortest_period(usual);
+    let shortest = context.market.classes.shortest_period(usual);
     let mut something_changed = true;
     loop {
-        let built = context.classes.reconcile(&context.view).await;
+        let built = context.market.classes.reconcile(&context.view).await;
         wake_machines_of(&context, &built);
         let slots = if something_changed {
-            context.classes.slots()
+            context.market.classes.slots()
         } else {
-            context.classes.due(usual)
+            context.market.classes.due(usual)
         };
         for slot in slots {
             let context = context.clone();
-            let tasks = context.tasks.clone();
+            let tasks = context.edge.tasks.clone();
             tasks.spawn(format!("catalog {}", slot.key), async move {
                 let before = slot.catalog();
-                context.classes.refresh(&slot).await;
+                context.market.classes.refresh(&slot).await;
                 let after = slot.catalog();
                 let same = match (&before, &after) {
                     (Some(before), Some(after)) => Arc::ptr_eq(before, after),
@@ -336,7 +340,11 @@ async fn report_classes(context: &Context) {
     }
     let records: Vec<_> = context.view.read().classes.iter().cloned().collect();
     let users = holds::users(context);
-    context.classes.report(context, &records, &users).await;
+    context
+        .market
+        .classes
+        .report(context, &records, &users)
+        .await;
 }
 
 /// Says how it stands, and gets things going when everything is known.
@@ -346,17 +354,21 @@ async fn watchdog(context: Arc<Context>, batch: Arc<Batch>) {
     let mut measured: Option<Instant> = None;
     loop {
         let synced = context.view.synced();
-        context.metrics.synced.set(i64::from(synced));
+        context.edge.metrics.synced.set(i64::from(synced));
         {
             let world = context.view.read();
             let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
-            context.metrics.nodes.set(count(world.nodes.len()));
-            context.metrics.malformed.set(count(world.unreadable.len()));
+            context.edge.metrics.nodes.set(count(world.nodes.len()));
+            context
+                .edge
+                .metrics
+                .malformed
+                .set(count(world.unreadable.len()));
         }
         match (synced, unsynced_since) {
             (true, _) => {
                 unsynced_since = None;
-                context.metrics.unsynced.set(0.0);
+                context.edge.metrics.unsynced.set(0.0);
             }
             (false, None) => unsynced_since = Some(Instant::now()),
             (false, Some(since)) if since.elapsed() > Duration::from_secs(30) => {
@@ -366,7 +378,11 @@ async fn watchdog(context: Arc<Context>, batch: Arc<Batch>) {
             (false, Some(_)) => {}
         }
         if let Some(since) = unsynced_since {
-            context.metrics.unsynced.set(since.elapsed().as_secs_f64());
+            context
+                .edge
+                .metrics
+                .unsynced
+                .set(since.elapsed().as_secs_f64());
         }
         if measured.is_none_or(|at| at.elapsed() >= MEASURED) {
             measure(&context);
@@ -412,6 +428,7 @@ fn measure(context: &Context) {
             };
             let percent = used as f64 * 100.0 / all as f64;
             context
+                .edge
                 .metrics
                 .utilization
                 .get_or_create(&labels)
@@ -444,9 +461,9 @@ impl Dispatcher {
                 Touched::Room => self.refill(),
                 Touched::Node(name) => self.node(&name),
                 Touched::Pending(pod) => self.batch.add(pod),
-                Touched::Considered(wait) => self.context.metrics.pod_considered(wait),
-                Touched::Bound(wait) => self.context.metrics.pod_bound(&wait),
-                Touched::Started(wait) => self.context.metrics.pod_started(&wait),
+                Touched::Considered(wait) => self.context.edge.metrics.pod_considered(wait),
+                Touched::Bound(wait) => self.context.edge.metrics.pod_bound(&wait),
+                Touched::Started(wait) => self.context.edge.metrics.pod_started(&wait),
                 Touched::Pool(id) => {
                     self.restore(&id);
                     self.room.notify_one();
@@ -519,8 +536,8 @@ impl Dispatcher {
         let open = !node.as_ref().is_some_and(|node| node.reserved());
         let version = node.map(|node| node.version);
         if open
-            && self.context.served.saw(&machine, version, now)
-            && let Some(wait) = self.context.served.due(now)
+            && self.context.provision.served.saw(&machine, version, now)
+            && let Some(wait) = self.context.provision.served.due(now)
         {
             self.batch.again(wait);
         }
@@ -538,6 +555,7 @@ impl Dispatcher {
         let text = known.map_or("[]", AsRef::as_ref);
         let catalog = pool.class.catalog();
         self.context
+            .market
             .backoffs
             .restore(&pool.uid, pool.id(), &catalog, text);
     }
@@ -583,6 +601,7 @@ impl Dispatcher {
             uid: one.uid.clone(),
         };
         self.context
+            .edge
             .events
             .say(&about, Severity::Warning, "Malformed", &one.message);
     }

@@ -7,9 +7,9 @@ use joiner_core::name::Name;
 
 /// What was said last about something that lasts.
 #[derive(Debug, Default)]
-pub struct LastSaid(Mutex<String>);
+pub struct LastLogged(Mutex<String>);
 
-impl LastSaid {
+impl LastLogged {
     /// Whether there is something to say, and it is not what was said last. Nothing to say makes everything news.
     pub fn news(&self, count: usize, words: Option<&str>) -> bool {
         let now = if count == 0 {
@@ -28,19 +28,19 @@ impl LastSaid {
 
 /// What was said last about what.
 #[derive(Debug, Default)]
-pub struct Said {
+pub struct LastLogs {
     /// Pods that could not be placed.
-    pub unplaced: LastSaid,
+    pub unplaced: LastLogged,
     /// What would be launched if anything were changed.
-    pub launches: LastSaid,
+    pub launches: LastLogged,
     /// What would be removed if anything were changed.
-    pub removals: LastSaid,
+    pub removals: LastLogged,
     /// Which pools of fixed size would be brought to it if anything were changed.
-    pub sizes: LastSaid,
+    pub sizes: LastLogged,
     limits: Mutex<BTreeMap<Name, String>>,
 }
 
-impl Said {
+impl LastLogs {
     /// Which limit of which pool kept pods from their place in the last plan.
     pub fn limits(&self, reached: BTreeMap<Name, String>) {
         *self.limits.lock().unwrap_or_else(PoisonError::into_inner) = reached;
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn the_same_is_no_news_until_it_was_over() {
-        let said = LastSaid::default();
+        let said = LastLogged::default();
         assert!(said.news(3, Some("limit")));
         assert!(!said.news(3, Some("limit")));
         assert!(said.news(4, Some("limit")));

@@ -13,7 +13,7 @@
 //! | [`classes`] | node classes become providers, one module for each kind |
 //! | [`market`] | what can be bought: providers by class, catalogues, overlays, prices, what is sold out |
 //! | [`decisions`] | the ledger: what was decided about each pod, node, pool and machine, and why |
-//! | [`said`] | what was logged last, so that the same is not logged again and again |
+//! | [`last_logs`] | what was logged last, so that the same is not logged again and again |
 //! | [`guards`] | what holds the engine back: limits, launch rate, health of pools, a check of its own promises |
 //! | `provision` | pending pods become machines |
 //! | [`lifecycle`] | one reconciler for each machine: launch, register, initialise, drain, terminate |
@@ -30,15 +30,15 @@ pub mod edge;
 pub mod engine;
 pub mod guards;
 mod last_decision;
+pub mod last_logs;
 pub mod lifecycle;
 pub mod market;
 pub mod operator;
 pub mod operators;
 mod provision;
 pub mod record;
-pub mod said;
 pub mod upkeep;
 pub mod view;
 
-pub use context::{Decide, Mode, Settings, Thinking};
+pub use context::{Decide, Mode, Settings, SolveOn};
 pub use engine::{Engine, EngineOptions};

@@ -6,6 +6,7 @@ mod offers;
 mod reasons;
 mod served;
 mod spare;
+pub(crate) mod standalone;
 mod statics;
 
 use std::cmp::Reverse;
@@ -18,14 +19,16 @@ use futures::stream;
 use joiner_core::name::Name;
 use joiner_core::plan::{Launch, Plan, PodRef, Reason};
 use joiner_core::problem::{Pod, Problem};
+use tokio::sync::{Mutex, RwLock, Semaphore};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
 pub(crate) use batch::Batch;
 pub(crate) use nominate::nominate;
-pub(crate) use offers::{choose, offers};
+pub(crate) use offers::offers;
 use served::Sold;
 pub(crate) use served::{Ground, Kind, Reservation, Served};
+use standalone::Standalone;
 pub(crate) use statics::one_more;
 
 use crate::context::{Context, Mode};
@@ -39,6 +42,37 @@ use crate::record::{MANAGED_BY, MachineRecord, NewMachine, PoolRecord, manager};
 use crate::view::pods::PodRecord;
 use crate::view::problem::Snapshot;
 
+/// Purchases under way.
+pub struct Provision {
+    /// Pods that machines were bought for.
+    pub served: Served,
+    /// Machines that Joiner did not write, which wait to be told what to buy.
+    pub standalone: Standalone,
+    /// Held from looking at limits until the machine objects are written, so that limits are exact.
+    pub purchasing: Mutex<()>,
+    /// Written while machines are bought until it is remembered for which pods; a node may be quicker than that.
+    pub selling: RwLock<()>,
+    /// Read while the scheduler is told which pods go to a node; written while that node opens to pods.
+    pub opening: RwLock<()>,
+    /// Bounds how many pods are written to at once, and with that the connections that are held open.
+    pub pod_writes: Semaphore,
+}
+
+impl Default for Provision {
+    fn default() -> Self {
+        Provision {
+            served: Served::default(),
+            standalone: Standalone::default(),
+            purchasing: Mutex::default(),
+            selling: RwLock::default(),
+            opening: RwLock::default(),
+            pod_writes: Semaphore::new(POD_WRITES),
+        }
+    }
+}
+
+/// How many pods are written to at once: the API server takes no more, however many it is asked for.
+const POD_WRITES: usize = 20;
 /// How many machine objects are written at once.
 const WRITES: usize = 20;
 /// How often a machine object is asked for whose writing was not answered, and how long apart.
@@ -63,7 +97,10 @@ pub(crate) async fn run(context: Arc<Context>, batch: Arc<Batch>) {
         let now = context.now();
         // Pods are left to another controller's machine only for so long, and nothing happens when that is over.
         let overdue = context.view.read().foreign_overdue(now);
-        for wait in [context.served.due(now), overdue].into_iter().flatten() {
+        for wait in [context.provision.served.due(now), overdue]
+            .into_iter()
+            .flatten()
+        {
             batch.again(wait);
         }
     }
@@ -101,7 +138,7 @@ fn window(context: &Context) -> crate::dialect::Window {
 async fn round(context: &Context, known: &mut LastDecision) -> Outcome {
     let statics = statics::fill(context).await;
     let started = Instant::now();
-    let _buying = context.purchasing.lock().await;
+    let _buying = context.provision.purchasing.lock().await;
     let now = context.now();
     hold_what_does_not_help(context, now);
     if context.settings.mode == Mode::Act {
@@ -115,6 +152,7 @@ async fn round(context: &Context, known: &mut LastDecision) -> Outcome {
     let held = leave_out_repeats(context, &mut snapshot, now);
     spare::add(&mut snapshot);
     context
+        .edge
         .metrics
         .ignored
         .set(i64::try_from(snapshot.ignored.len()).unwrap_or(i64::MAX));
@@ -125,9 +163,9 @@ async fn round(context: &Context, known: &mut LastDecision) -> Outcome {
         .iter()
         .any(|node| node.deleting && !node.pods.is_empty());
     if snapshot.problem.pods.is_empty() && !moving {
-        context.metrics.unplaced(0);
+        context.edge.metrics.unplaced(0);
         crate::upkeep::buffers::judge(context, &snapshot.problem, &Plan::default()).await;
-        context.said.limits(BTreeMap::new());
+        context.last_logs.limits(BTreeMap::new());
         return if held { Outcome::Unfinished } else { statics };
     }
     let Snapshot {
@@ -146,8 +184,8 @@ async fn round(context: &Context, known: &mut LastDecision) -> Outcome {
         return Outcome::Unfinished;
     };
     spare::forget(&problem, &mut plan);
-    context.metrics.planned(started.elapsed());
-    let selling = context.selling.write().await;
+    context.edge.metrics.planned(started.elapsed());
+    let selling = context.provision.selling.write().await;
     let made = if context.settings.mode == Mode::ObserveOnly {
         would_launch(context, &plan);
         BTreeMap::new()
@@ -193,7 +231,7 @@ fn hold_what_does_not_help(context: &Context, now: jiff::Timestamp) {
     let waiting = waiting.map(|pod| (pod.uid.clone(), in_vain(pod))).collect();
     let leaving = world.leaving().flat_map(|node| world.pods_on(node));
     let leaving = leaving.map(|pod| pod.uid.clone()).collect();
-    for miss in context.served.misses(&waiting, &leaving, now) {
+    for miss in context.provision.served.misses(&waiting, &leaving, now) {
         let Some(times) = miss.machines.checked_sub(served::PATIENCE) else {
             continue;
         };
@@ -206,7 +244,7 @@ fn hold_what_does_not_help(context: &Context, now: jiff::Timestamp) {
         );
         let subject = crate::market::backoff::Subject::Pool(miss.pool.clone());
         let times = u32::try_from(times).unwrap_or(u32::MAX);
-        let until = context.backoffs.hold(subject, &because, now, times);
+        let until = context.market.backoffs.hold(subject, &because, now, times);
         warn!(pool = %miss.pool, %because, next_try = %until, "pool launches nothing for a while: its nodes did not help pending pods");
     }
 }
@@ -215,11 +253,11 @@ fn hold_what_does_not_help(context: &Context, now: jiff::Timestamp) {
 /// is the pool. Says whether there are such pods.
 fn leave_out_repeats(context: &Context, snapshot: &mut Snapshot, now: jiff::Timestamp) -> bool {
     let world = context.view.read();
-    context.repeats.observe(&world, now);
+    context.guards.repeats.observe(&world, now);
     let mut keep = Vec::with_capacity(snapshot.pending.len());
     for key in &snapshot.pending {
         let pod = key.as_ref().and_then(|key| world.pods.get(key));
-        let Some(repeated) = pod.and_then(|pod| context.repeats.holds(pod, now)) else {
+        let Some(repeated) = pod.and_then(|pod| context.guards.repeats.holds(pod, now)) else {
             keep.push(true);
             continue;
         };
@@ -272,7 +310,7 @@ fn remember(
     for (machine, launch, pods) in &machines {
         let pods = pods.iter().filter_map(|(_, key, _)| world.pods.get(key));
         let pods = pods.map(AsRef::as_ref);
-        context.repeats.bought(machine, &launch.pool, pods);
+        context.guards.repeats.bought(machine, &launch.pool, pods);
     }
     machines.sort_by_key(|(_, _, pods)| Reverse(pods.len()));
     // Pods of one machine go there because all other room is taken. Those of a few may because there is room for more.
@@ -292,7 +330,7 @@ fn remember(
             .map(|(uid, key, _)| (uid, key))
             .collect(),
     });
-    context.served.sold(sold.collect());
+    context.provision.served.sold(sold.collect());
 }
 
 /// Says what was decided where users look for it, and keeps promised nodes from being taken away.
@@ -321,17 +359,17 @@ fn tell(
     reasons::nominations(context, plan, pending, made, machines);
     reasons::unplaced(context, plan, pending);
     let unplaced: usize = plan.unplaced.iter().map(|one| one.pods.len()).sum();
-    context.metrics.unplaced(unplaced);
+    context.edge.metrics.unplaced(unplaced);
     let limits = plan.unplaced.iter().filter_map(|one| match &one.reason {
         Reason::Limit { pool, limit } if limit.starts_with("limits.") => {
             Some((pool.clone(), limit.clone()))
         }
         _ => None,
     });
-    context.said.limits(limits.collect());
+    context.last_logs.limits(limits.collect());
     let reason = plan.unplaced.first().map(|one| one.reason.to_string());
     // The same pods without a place for the same reason are no news.
-    let news = context.said.unplaced.news(unplaced, reason.as_deref());
+    let news = context.last_logs.unplaced.news(unplaced, reason.as_deref());
     if !made.is_empty() || news {
         info!(
             pods = problem.pods.iter().map(|pod: &Pod| pod.count).sum::<u32>(),
@@ -380,7 +418,12 @@ pub(crate) async fn launch(
                 continue;
             }
             let most = context.settings.launches_per_minute;
-            if let Err(until) = context.pace.take(&world, pool.id(), most, context.now()) {
+            if let Err(until) =
+                context
+                    .guards
+                    .launch_rate
+                    .take(&world, pool.id(), most, context.now())
+            {
                 let message = format!(
                     "{most} machines were requested within a minute, the most that is allowed; continues at {until}"
                 );
@@ -438,7 +481,7 @@ fn would_launch(context: &Context, plan: &Plan) {
         .collect();
     said.sort();
     if !context
-        .said
+        .last_logs
         .launches
         .news(said.len(), Some(&said.join("\n")))
     {
@@ -485,7 +528,7 @@ fn new_machine(
     labels.insert(joiner_core::labels::NODEPOOL.into(), pool.key.name.clone());
     NewMachine {
         pool: pool.clone(),
-        name: chosen.unwrap_or_else(|| context.names.next(&pool.key.name, context.now())),
+        name: chosen.unwrap_or_else(|| context.edge.names.next(&pool.key.name, context.now())),
         offers: offers(problem, launch),
         requests: launch.requests.clone(),
         labels,
@@ -540,7 +583,10 @@ async fn write(
                 return Some(record);
             }
             Err(WriteError::Exists(_)) if taken && !replaces => {
-                name = context.names.next(&machine.pool.key.name, context.now());
+                name = context
+                    .edge
+                    .names
+                    .next(&machine.pool.key.name, context.now());
                 taken = is_taken(&name);
             }
             // It may have been written. Asked again under the name that we chose, the server tells; not to ask would be
@@ -570,6 +616,6 @@ fn asked_for(context: &Context, pool: &PoolRecord, record: &MachineRecord, reaso
         "created nodeclaim"
     );
     let title = context.view.read().title(pool).clone();
-    context.metrics.machine_created(&title, reason);
+    context.edge.metrics.machine_created(&title, reason);
     context.view.note_machine(record.clone());
 }

@@ -161,7 +161,14 @@ async fn what_failed_is_still_waited_for_after_a_restart() {
             world.engine.as_ref().unwrap().context().may_act()
         })
         .await;
-    let kept = world.engine.as_ref().unwrap().context().backoffs.len();
+    let kept = world
+        .engine
+        .as_ref()
+        .unwrap()
+        .context()
+        .market
+        .backoffs
+        .len();
     assert!(kept >= before, "{kept} of {before} are remembered");
     world.cloud.change(|options| options.stillborn_percent = 0);
     world
@@ -440,7 +447,14 @@ async fn pools_of_two_families_with_one_name_both_buy_and_keep_their_own_limits(
                 && spot_pool["status"]["nodeCount"] == 1
         })
         .await;
-    let metrics = world.engine.as_ref().unwrap().context().metrics.clone();
+    let metrics = world
+        .engine
+        .as_ref()
+        .unwrap()
+        .context()
+        .edge
+        .metrics
+        .clone();
     for (nodepool, least) in [("default", 2), ("SpotNodePool/default", 1)] {
         let cores = PoolResource {
             nodepool: nodepool.to_owned(),
@@ -519,7 +533,7 @@ async fn a_node_that_a_pod_comes_to_while_its_end_is_decided_stays() {
     let nodes = world.api().list("nodes");
     assert!(nodes.iter().any(|one| one["metadata"]["uid"] == node));
     assert!(world.api().get("pods", "default", "late").is_ok());
-    let metrics = &world.engine.as_ref().unwrap().context().metrics;
+    let metrics = &world.engine.as_ref().unwrap().context().edge.metrics;
     let failed: u64 = ["empty", "single", "multi", ""]
         .map(|kind| {
             let consolidation_type = kind.to_owned();

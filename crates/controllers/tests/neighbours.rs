@@ -178,7 +178,7 @@ async fn a_deleted_lease_lets_no_standby_lead_beside_the_leader() {
         for _ in 0..200 {
             tokio::time::sleep(Duration::from_millis(100)).await;
             let first = world.engine.as_ref().unwrap();
-            let leaders = [first, &second].map(|one| one.context().clients.fence.holds());
+            let leaders = [first, &second].map(|one| one.context().edge.clients.fence.holds());
             assert!(leaders != [true, true], "two may write at once");
         }
     }

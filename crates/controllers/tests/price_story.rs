@@ -291,7 +291,14 @@ async fn play(
 
 /// The pods of an hour and what is for sale now.
 fn of_today(world: &World, hour: u64) -> Problem {
-    let slots = world.engine.as_ref().unwrap().context().classes.slots();
+    let slots = world
+        .engine
+        .as_ref()
+        .unwrap()
+        .context()
+        .market
+        .classes
+        .slots();
     let catalog = slots.first().and_then(|slot| slot.catalog());
     let Some(catalog) = catalog else {
         return Problem::default();

@@ -548,7 +548,7 @@ async fn only_one_of_two_engines_acts() {
         pass(1).await;
         let leaders = [world.engine.as_ref().unwrap(), &second]
             .iter()
-            .filter(|engine| engine.context().clients.fence.holds())
+            .filter(|engine| engine.context().edge.clients.fence.holds())
             .count();
         assert!(leaders <= 1, "two may write at once");
     }

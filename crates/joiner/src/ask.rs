@@ -145,7 +145,7 @@ impl Nearby {
     /// most.
     async fn glance(&self) -> Result<Overview, Failure> {
         let context = self.observer.context();
-        let reads = &context.clients.reads;
+        let reads = &context.edge.clients.reads;
         // Watches that are cut off say nothing: nodes of an hour ago would pass for those of now.
         let answered = tokio::time::timeout(ANSWER, reads.apiserver_version()).await;
         match answered {

@@ -35,7 +35,9 @@ impl Board {
     /// Whether the process does its work: every task that cannot be started again runs.
     pub(crate) fn healthy(&self) -> Result<(), String> {
         let shown = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let failure = shown.as_ref().and_then(|one| one.context.tasks.failure());
+        let failure = shown
+            .as_ref()
+            .and_then(|one| one.context.edge.tasks.failure());
         failure.map_or(Ok(()), |said| Err(said.to_owned()))
     }
 

@@ -12,11 +12,11 @@ use joiner_core::problem::{DisruptionReason, Problem};
 use tracing::{info, warn};
 
 use super::command::{Command, IN_TURN, split};
+use super::drain_slots::DrainSlots;
 use super::moves::{self, Moves};
 use super::progress::{obstacle, undo};
 use super::taint::{Taintedness, taint};
-use super::turns::Turns;
-use super::{delete, guard, past};
+use super::{delete, guard, recent};
 use crate::context::Context;
 use crate::edge::clients::WriteError;
 use crate::edge::events::Severity;
@@ -49,12 +49,12 @@ pub(super) async fn all(
     plan: &Plan,
     machines: &BTreeMap<Name, Key>,
 ) -> Option<Timestamp> {
-    let _buying = context.purchasing.lock().await;
+    let _buying = context.provision.purchasing.lock().await;
     let mut later: Option<Timestamp> = None;
     let mut commands: BTreeMap<DisruptionReason, Commands<'_>> = BTreeMap::new();
     {
         let world = context.view.read();
-        let mut turns = Turns::new(context, &world);
+        let mut turns = DrainSlots::new(context, &world);
         for command in split(problem, plan) {
             let Some(targets) = targets(&world, &command, machines) else {
                 continue;
@@ -148,7 +148,7 @@ fn count(context: &Context, command: &Command<'_>, targets: &[Target<'_>]) {
         reason: cause.to_string().to_lowercase(),
         consolidation_type: consolidation_type(cause, command.removals.len()).to_owned(),
     };
-    context.metrics.decisions.get_or_create(&labels).inc();
+    context.edge.metrics.decisions.get_or_create(&labels).inc();
     let pools: BTreeSet<Name> = {
         let world = context.view.read();
         let owned = targets.iter().filter(|(machine, _)| machine.pool.is_some());
@@ -161,7 +161,12 @@ fn count(context: &Context, command: &Command<'_>, targets: &[Target<'_>]) {
             reason: labels.reason.clone(),
             consolidation_type: labels.consolidation_type.clone(),
         };
-        context.metrics.pool_decisions.get_or_create(&labels).inc();
+        context
+            .edge
+            .metrics
+            .pool_decisions
+            .get_or_create(&labels)
+            .inc();
     }
 }
 
@@ -263,7 +268,7 @@ async fn replace(
     moves: &Moves,
 ) {
     let now = context.now();
-    let id = context.names.next("disruption", now);
+    let id = context.edge.names.next("disruption", now);
     let names: Vec<Name> = {
         let world = context.view.read();
         let pool_name = |one: &&Launch| world.pool(&one.pool).map(|pool| pool.key.name.clone());
@@ -271,7 +276,7 @@ async fn replace(
         launches
             .map(|one| {
                 let prefix = pool_name(one).unwrap_or_else(|| "replacement".into());
-                context.names.next(&prefix, now)
+                context.edge.names.next(&prefix, now)
             })
             .collect()
     };
@@ -315,8 +320,8 @@ async fn replace(
         undo(context, &id).await;
         return;
     }
-    let essence = past::essence(&context.view.read(), problem, command);
-    context.past.note(essence, now);
+    let essence = recent::essence(&context.view.read(), problem, command);
+    context.disruptions.note(essence, now);
     count(context, command, targets);
     for (launch, machine) in launches.iter().zip(made.values()) {
         moves::promise_new(context, problem, launch, machine);

@@ -24,7 +24,7 @@ const READY: Duration = Duration::from_mins(1);
 
 /// What may happen to the nodes of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Turn {
+struct Slots {
     /// How many may begin to be drained now.
     left: usize,
     /// When to look again, if it is time that keeps them.
@@ -32,15 +32,15 @@ struct Turn {
 }
 
 /// How many nodes of each pool may begin to be drained now; pools that do not ask are not in it.
-pub(super) struct Turns(BTreeMap<Name, Turn>);
+pub(super) struct DrainSlots(BTreeMap<Name, Slots>);
 
-impl Turns {
+impl DrainSlots {
     pub(super) fn new(context: &Context, world: &World) -> Self {
         let now = context.now();
         let asking = world.pools.iter().filter_map(|pool| {
             let percent = pool.drained_at_once?;
             let (most, draining) = counts(world, pool, percent);
-            let ended = context.past.draining(pool.id(), draining, now);
+            let ended = context.disruptions.draining(pool.id(), draining, now);
             let until = ended.and_then(|ended| {
                 let again = clock::after(now, CREATED);
                 moving(world, ended, now).then_some(again)
@@ -49,9 +49,9 @@ impl Turns {
                 Some(_) => 0,
                 None => most.saturating_sub(draining),
             };
-            Some((pool.id().clone(), Turn { left, until }))
+            Some((pool.id().clone(), Slots { left, until }))
         });
-        Turns(asking.collect())
+        DrainSlots(asking.collect())
     }
 
     /// Whether the machine's pool asks for it.

@@ -51,7 +51,9 @@ pub(crate) async fn run(context: Arc<Context>, changed: Arc<Notify>) {
                 let missed = noted.clone();
                 async move { visit(&context, &slot, &missed).await }
             });
-            let orphans = machines(&context, |class| context.classes.slot(class).is_none());
+            let orphans = machines(&context, |class| {
+                context.market.classes.slot(class).is_none()
+            });
             look(&context, orphans, &BTreeMap::new(), &missed).await;
         }
     }
@@ -153,7 +155,7 @@ async fn drifted(
     if let Some(said) = requirements_drift(pool, machine) {
         return Some(("RequirementsDrifted".into(), said));
     }
-    let slot = context.classes.slot(&machine.class)?;
+    let slot = context.market.classes.slot(&machine.class)?;
     if type_missing(slot.catalog().as_deref(), machine, context.now()) {
         let kind = machine
             .labels

@@ -12,8 +12,8 @@ use joiner_core::problem::{DisruptionReason, Node, Problem};
 use joiner_core::taints::Taint;
 
 use super::command::Command;
-use super::past;
-use super::turns::Turns;
+use super::drain_slots::DrainSlots;
+use super::recent;
 use crate::context::Context;
 use crate::edge::clock;
 use crate::record::{Key, MachineRecord, kinds};
@@ -63,7 +63,7 @@ pub(super) fn against(
 
 /// Nodes that nothing need be bought for are drained at once, so it must be their turn.
 pub(super) fn out_of_turn<'m>(
-    turns: &mut Turns,
+    turns: &mut DrainSlots,
     command: &Command<'_>,
     mut machines: impl Iterator<Item = &'m Arc<MachineRecord>>,
 ) -> Option<Held> {
@@ -134,7 +134,7 @@ fn dear(
     }
     let most = context.settings.price_max_age;
     let stale = own.iter().find_map(|machine| {
-        let slot = context.classes.slot(&machine.class);
+        let slot = context.market.classes.slot(&machine.class);
         let said = outdated(slot.and_then(|slot| slot.read()), most, now)?;
         Some(format!(
             "prices of {} are outdated (read {said})",
@@ -249,7 +249,7 @@ pub(super) fn only_canaries(world: &World, problem: &mut Problem, machines: &BTr
 /// Replacements for these machines could not be had or never came into use: the next attempt waits, longer each time.
 fn failed(context: &Context, own: &[&MachineRecord], now: Timestamp) -> Option<Held> {
     let uids = own.iter().map(|machine| &machine.uid.0);
-    let until = context.past.replacement_retry(uids, now)?;
+    let until = context.disruptions.replacement_retry(uids, now)?;
     Some(Held {
         because: format!("its replacement failed; next attempt at {until}"),
         until: Some(until),
@@ -271,8 +271,8 @@ fn again(
     }
     let window = context.settings.cycle_window;
     let when = context
-        .past
-        .when(&past::essence(world, problem, command), window, now)?;
+        .disruptions
+        .when(&recent::essence(world, problem, command), window, now)?;
     if !repeats(when, own.iter().map(|machine| machine.created)) {
         return None;
     }

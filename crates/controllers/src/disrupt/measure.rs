@@ -15,7 +15,7 @@ pub(super) fn measure(context: &Context, problem: &Problem, plan: &Plan) {
             nodepool: problem.title_of(&pool).to_string(),
             reason: word(reason).to_owned(),
         };
-        let gauge = context.metrics.allowed.get_or_create(&labels);
+        let gauge = context.edge.metrics.allowed.get_or_create(&labels);
         gauge.set(i64::from(most));
     }
     for reason in IN_TURN {
@@ -26,7 +26,7 @@ pub(super) fn measure(context: &Context, problem: &Problem, plan: &Plan) {
         let labels = Reason {
             reason: word(reason).to_owned(),
         };
-        let gauge = context.metrics.eligible.get_or_create(&labels);
+        let gauge = context.edge.metrics.eligible.get_or_create(&labels);
         gauge.set(i64::try_from(eligible).unwrap_or(i64::MAX));
     }
 }

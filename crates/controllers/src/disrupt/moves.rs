@@ -42,7 +42,10 @@ impl Moves {
     pub(super) fn promise(&self, context: &Context, node: &Name) {
         let world = context.view.read();
         for (pod, machine) in self.0.get(node).into_iter().flatten() {
-            context.served.moved(machine, Ground::Old, uid(&world, pod));
+            context
+                .provision
+                .served
+                .moved(machine, Ground::Old, uid(&world, pod));
         }
     }
 }
@@ -58,7 +61,10 @@ pub(super) fn promise_new(
     let pods = launch.pods.iter().filter_map(|pod| from(problem, pod));
     let pods: Vec<&Arc<PodRecord>> = pods.filter_map(|(_, pod)| world.pods.get(&pod)).collect();
     let own = pods.iter().map(|pod| pod.uid.clone());
-    context.served.moved(&machine.key, Ground::New, own);
+    context
+        .provision
+        .served
+        .moved(&machine.key, Ground::New, own);
     if let Some(id) = machine.annotations.get(annotations::REPLACES)
         && !pods.is_empty()
     {
@@ -68,7 +74,7 @@ pub(super) fn promise_new(
             pool: launch.pool.clone(),
             pods: kinds.collect(),
         };
-        context.served.reserve(id, reservation);
+        context.provision.served.reserve(id, reservation);
     }
 }
 

@@ -14,8 +14,8 @@ use joiner_providers::Timeouts;
 use tracing::{info, warn};
 
 use super::begin::word;
+use super::drain_slots::DrainSlots;
 use super::taint::{Taintedness, is_work, live_pods, taint};
-use super::turns::Turns;
 use super::{delete, places};
 use crate::context::Context;
 use crate::edge::clock;
@@ -93,11 +93,12 @@ pub(super) async fn progress(context: &Context) {
     let (groups, stale) = {
         let world = context.view.read();
         // A drain that ends is noticed even if no other node waits for its turn.
-        Turns::new(context, &world);
+        DrainSlots::new(context, &world);
         (groups(&world), stale(&world))
     };
     let now = context.now();
     context
+        .provision
         .served
         .keep_reservations(|id| groups.contains_key(id));
     for (id, (intent, machines)) in groups {
@@ -139,9 +140,14 @@ pub(super) async fn progress(context: &Context) {
                     reason: word(intent.cause).to_owned(),
                     consolidation_type: kind,
                 };
-                context.metrics.rollbacks.get_or_create(&decision).inc();
+                context
+                    .edge
+                    .metrics
+                    .rollbacks
+                    .get_or_create(&decision)
+                    .inc();
                 let uids = machines.iter().map(|one| &one.uid.0);
-                context.past.replacement_failed(uids, now);
+                context.disruptions.replacement_failed(uids, now);
                 undo(context, &id).await;
             }
         }
@@ -165,7 +171,7 @@ fn deadline<'m>(
 ) -> Timestamp {
     let slowest = replacements
         .filter_map(|one| {
-            let slot = context.classes.slot(&one.class)?;
+            let slot = context.market.classes.slot(&one.class)?;
             Some(one.timeouts(&*slot.provider).registration)
         })
         .max();
@@ -198,7 +204,7 @@ async fn finish(context: &Context, intent: &Intent, open: &[&Arc<MachineRecord>]
     }
     let (turns, next) = {
         let world = context.view.read();
-        let mut turns = Turns::new(context, &world);
+        let mut turns = DrainSlots::new(context, &world);
         // What is hard to place goes while there is most room; small pods fill the gaps.
         let mut next = open.to_vec();
         next.sort_by_key(|machine| Reverse(hardest(&world, machine)));
@@ -222,7 +228,7 @@ async fn finish(context: &Context, intent: &Intent, open: &[&Arc<MachineRecord>]
         }
         delete(context, machine, word(intent.cause)).await;
     }
-    Turns::new(context, &context.view.read());
+    DrainSlots::new(context, &context.view.read());
 }
 
 /// The most that a pod of a machine asks for.

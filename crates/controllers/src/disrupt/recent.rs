@@ -21,11 +21,11 @@ const RETRY: (Duration, Duration) = (Duration::from_mins(5), Duration::from_hour
 
 /// Decisions by digest, and when each was first carried out; machines whose replacements failed; drains that ended.
 #[derive(Debug, Default)]
-pub struct Past(
-    Mutex<BTreeMap<String, Timestamp>>,
-    Mutex<Failures>,
-    Mutex<Drains>,
-);
+pub struct RecentDisruptions {
+    commands: Mutex<BTreeMap<String, Timestamp>>,
+    failures: Mutex<Failures>,
+    drains: Mutex<Drains>,
+}
 
 /// By the identity of the machine that was to be replaced: how often that failed in a row, and when last.
 type Failures = BTreeMap<Name, (u32, Timestamp)>;
@@ -33,14 +33,14 @@ type Failures = BTreeMap<Name, (u32, Timestamp)>;
 /// By pool: how many of its nodes were being drained when that was last counted, and when a drain last ended.
 type Drains = BTreeMap<Name, (usize, Option<Timestamp>)>;
 
-impl Past {
+impl RecentDisruptions {
     /// A disruption of these machines was undone because what replaces them did not come into use.
     pub(super) fn replacement_failed<'m>(
         &self,
         machines: impl Iterator<Item = &'m Name>,
         now: Timestamp,
     ) {
-        let mut failures = self.1.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         // One that has not failed for long is forgotten, as are machines that are gone.
         failures.retain(|_, (_, last)| clock::since(now, *last) < RETRY.1 * 2);
         for uid in machines {
@@ -55,7 +55,7 @@ impl Past {
         machines: impl Iterator<Item = &'m Name>,
         now: Timestamp,
     ) -> Option<Timestamp> {
-        let failures = self.1.lock().unwrap_or_else(PoisonError::into_inner);
+        let failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         machines
             .filter_map(|uid| failures.get(uid))
             .map(|(times, last)| {
@@ -68,7 +68,7 @@ impl Past {
 
     /// So many nodes of the pool are being drained now. Says when a drain last ended, if one has.
     pub(super) fn draining(&self, pool: &Name, count: usize, now: Timestamp) -> Option<Timestamp> {
-        let mut drains = self.2.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut drains = self.drains.lock().unwrap_or_else(PoisonError::into_inner);
         let (before, ended) = drains.entry(pool.clone()).or_default();
         if count < *before {
             *ended = Some(now);
@@ -84,20 +84,23 @@ impl Past {
         window: Duration,
         now: Timestamp,
     ) -> Option<Timestamp> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|_, at| clock::since(now, *at) < window);
         all.get(command).copied()
     }
 
     /// It is done now.
     pub(super) fn note(&self, command: String, now: Timestamp) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
         all.entry(command).or_insert(now);
     }
 
     /// How many decisions are remembered.
     pub fn len(&self) -> usize {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.commands
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .len()
     }
 
     /// Whether none is.
@@ -194,7 +197,7 @@ mod tests {
     #[test]
     fn a_replacement_that_failed_is_tried_again_later_and_later() {
         let at = |second| Timestamp::from_second(second).unwrap();
-        let past = Past::default();
+        let past = RecentDisruptions::default();
         let (one, other): (Name, Name) = ("one".into(), "other".into());
         let retry = |now| past.replacement_retry([&one, &other].into_iter(), at(now));
         assert_eq!(retry(0), None);
@@ -212,7 +215,7 @@ mod tests {
     #[test]
     fn a_drain_has_ended_when_fewer_nodes_are_drained_than_before() {
         let at = |second| Timestamp::from_second(second).unwrap();
-        let (past, pool) = (Past::default(), Name::from("pool"));
+        let (past, pool) = (RecentDisruptions::default(), Name::from("pool"));
         assert_eq!(past.draining(&pool, 0, at(0)), None);
         assert_eq!(past.draining(&pool, 2, at(1)), None);
         assert_eq!(past.draining(&pool, 1, at(2)), Some(at(2)));
@@ -226,7 +229,7 @@ mod tests {
         let (first, again) = (digest_of("node-a", "m-4"), digest_of("node-b", "m-4"));
         assert_eq!(first, again);
         assert_ne!(first, digest_of("node-a", "m-8"));
-        let past = Past::default();
+        let past = RecentDisruptions::default();
         let window = Duration::from_mins(10);
         assert_eq!(past.when(&first, window, at(0)), None);
         past.note(first, at(0));

@@ -52,6 +52,6 @@ pub(crate) fn fill(context: &Context, machine: &MachineRecord) {
     if let Some(id) = machine.annotations.get(annotations::REPLACES) {
         let world = context.view.read();
         let waiting = world.pods.iter().filter(|pod| pod.provisionable());
-        context.served.fill(id, waiting);
+        context.provision.served.fill(id, waiting);
     }
 }

@@ -55,7 +55,7 @@ pub(super) async fn taint(
     if change.is_empty() {
         return Ok(());
     }
-    let api: Api<Node> = Api::all(context.clients.writes.clone());
+    let api: Api<Node> = Api::all(context.edge.clients.writes.clone());
     let patch = Patch::Merge(change.patch(&[]));
     match api.patch(&node.name, &PatchParams::default(), &patch).await {
         Ok(node) => {
@@ -73,7 +73,7 @@ pub(super) async fn taint(
 
 /// Pods on a node, read where they cannot be stale: whoever was bound before the taint is among them.
 pub(super) async fn live_pods(context: &Context, node: &str) -> Result<Vec<PodRecord>, WriteError> {
-    let api: Api<LeanPod> = Api::all(context.clients.reads.clone());
+    let api: Api<LeanPod> = Api::all(context.edge.clients.reads.clone());
     let parameters = ListParams::default().fields(&format!("spec.nodeName={node}"));
     let mut specs = Specs::default();
     let pods = api.list(&parameters).await?;

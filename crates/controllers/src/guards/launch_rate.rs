@@ -15,9 +15,9 @@ const LATELY: Duration = Duration::from_mins(1);
 
 /// When pools asked for machines, a minute back.
 #[derive(Debug, Default)]
-pub struct Pace(Mutex<BTreeMap<Name, VecDeque<Timestamp>>>);
+pub struct LaunchRate(Mutex<BTreeMap<Name, VecDeque<Timestamp>>>);
 
-impl Pace {
+impl LaunchRate {
     /// Takes one of the pool's machines for this minute; when to come back if there is none left. What an earlier
     /// process asked for stands on the machine objects and counts too.
     pub fn take(
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn a_pool_that_asks_too_often_is_told_when_to_come_back() {
-        let pace = Pace::default();
+        let pace = LaunchRate::default();
         let world = World::default();
         let at = |second| Timestamp::from_second(second).unwrap();
         let pool: Name = "a".into();

@@ -53,7 +53,7 @@ pub(crate) async fn run(context: Arc<Context>) {
 fn report(context: &Context, found: Vec<Violation>) {
     for (invariant, said) in found {
         error!(invariant, said, "a promise does not hold");
-        context.metrics.violation(invariant);
+        context.edge.metrics.violation(invariant);
     }
 }
 
@@ -152,6 +152,7 @@ fn memory(context: &Context) -> Vec<Violation> {
         (world.machines.len(), world.pools.len())
     };
     let offerings: usize = context
+        .market
         .classes
         .slots()
         .iter()
@@ -168,9 +169,9 @@ fn memory(context: &Context) -> Vec<Violation> {
             context.queue.len(),
             machines,
         ),
-        ("waits", context.backoffs.len(), offerings + pools),
-        ("decisions", context.past.len(), machines),
-        ("purchases", context.served.len(), machines),
+        ("waits", context.market.backoffs.len(), offerings + pools),
+        ("decisions", context.disruptions.len(), machines),
+        ("purchases", context.provision.served.len(), machines),
     ];
     all.into_iter()
         .filter(|(_, kept, there)| *kept > there + SLACK)

@@ -17,14 +17,14 @@ use crate::view::World;
 
 /// What nodes of a type offer pods, by catalogue and type.
 #[derive(Debug, Default)]
-pub struct Learned(
+pub struct ObservedAllocatable(
     Mutex<BTreeMap<(Name, Name), Resources>>,
     /// What nodes of a range keep for themselves, the most of each resource: their sizes differ, so that what they offer
     /// says nothing about the next one.
     Mutex<BTreeMap<(Name, Name), Resources>>,
 );
 
-impl Learned {
+impl ObservedAllocatable {
     /// Reads off what the nodes that are there tell.
     pub(crate) fn look(&self, world: &World) {
         let mut seen: BTreeMap<(Name, Name), Resources> = BTreeMap::new();
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn machines_made_to_measure_keep_what_those_that_are_there_keep() {
         use joiner_core::problem::{CapacityType, Range, UnitPrices};
-        let learned = Learned::default();
+        let learned = ObservedAllocatable::default();
         let catalog: Name = "c".into();
         let kept = Resources::new().with("cpu", 100).with("memory", 700);
         let key = (catalog.clone(), Name::from("vm"));
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_type_offers_what_its_nodes_offer() {
-        let learned = Learned::default();
+        let learned = ObservedAllocatable::default();
         let catalog: Name = "c".into();
         let real = Resources::new().with("cpu", 1900).with("memory", 3_000);
         learned

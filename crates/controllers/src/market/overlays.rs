@@ -45,7 +45,7 @@ fn sorted(world: &World) -> Vec<&Arc<OverlayRecord>> {
 
 fn sales(context: &Context, world: &World) -> Sales {
     let pools = world.pools.iter().filter_map(|pool| {
-        let catalog = context.classes.slot(&pool.class)?.catalog()?;
+        let catalog = context.market.classes.slot(&pool.class)?.catalog()?;
         Some((pool.clone(), catalog))
     });
     pools.collect()

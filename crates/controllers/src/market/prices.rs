@@ -20,7 +20,7 @@ const SHOWN: Duration = Duration::from_mins(10);
 /// Looks prices up for ever, as often as catalogues are read.
 pub(crate) async fn run(context: Arc<Context>) {
     let usual = context.settings.catalog_period;
-    let period = context.classes.shortest_period(usual);
+    let period = context.market.classes.shortest_period(usual);
     loop {
         tokio::time::sleep(period).await;
         let keeps = context.dialects.values().any(|one| one.keeps_prices());
@@ -53,7 +53,7 @@ impl<'c> Today<'c> {
         if let Some(terms) = &self.terms {
             return price(machine, terms);
         }
-        let slot = self.context.classes.slot(&machine.class);
+        let slot = self.context.market.classes.slot(&machine.class);
         let catalog = slot.and_then(|slot| slot.catalog());
         listed_price(machine, catalog.as_deref())
     }

@@ -26,10 +26,10 @@ pub(crate) fn terms(context: &Context, world: &World, now: Timestamp) -> Terms {
         own_node: context.settings.own_node.clone(),
         spot_to_spot: context.settings.spot_to_spot,
         buffers: crate::upkeep::buffers::room(world),
-        promises: context.served.promises(now),
+        promises: context.provision.served.promises(now),
         ..Terms::default()
     };
-    context.learned.look(world);
+    context.market.observed.look(world);
     let overlays = crate::market::overlays::accepted(context, world);
     for pool in world.pools.iter() {
         let closed = closed(context, world, pool, now).or_else(|| steadying(world, pool, now));
@@ -38,6 +38,7 @@ pub(crate) fn terms(context: &Context, world: &World, now: Timestamp) -> Terms {
         }
         let base = pool.class.catalog();
         let Some(catalog) = context
+            .market
             .classes
             .slot(&pool.class)
             .and_then(|slot| slot.catalog())
@@ -45,8 +46,8 @@ pub(crate) fn terms(context: &Context, world: &World, now: Timestamp) -> Terms {
             continue;
         };
         let mut catalog = (*catalog).clone();
-        context.backoffs.close_offerings(&mut catalog, now);
-        context.learned.correct(&base, &mut catalog);
+        context.market.backoffs.close_offerings(&mut catalog, now);
+        context.market.observed.correct(&base, &mut catalog);
         catalog.share_stock(&base);
         if overlays.is_empty() && pool.max_price.is_none() {
             terms
@@ -68,7 +69,13 @@ pub(crate) fn terms(context: &Context, world: &World, now: Timestamp) -> Terms {
             .catalogs
             .insert(catalog.name.clone(), Arc::new(catalog));
     }
-    let read = |class: &ClassKey| context.classes.slot(class).and_then(|slot| slot.read());
+    let read = |class: &ClassKey| {
+        context
+            .market
+            .classes
+            .slot(class)
+            .and_then(|slot| slot.read())
+    };
     stock::take_promised(world, &mut terms, read);
     terms
 }
@@ -96,10 +103,11 @@ pub(crate) fn closed(
         return Some(invalid.clone());
     }
     let class = world.classes.get(&pool.class).map(AsRef::as_ref);
-    if let Some((_, said)) = context.classes.unusable(&pool.class, class) {
+    if let Some((_, said)) = context.market.classes.unusable(&pool.class, class) {
         return Some(said);
     }
     let (until, because) = context
+        .market
         .backoffs
         .waiting(&Subject::Pool(pool.id().clone()), now)?;
     Some(format!("no node is launched until {until}: {because}"))
@@ -188,7 +196,7 @@ pub(crate) fn offering_labels(
 
 /// Why nothing that is for sale is what a pool asks for, if so: a word for programs and a sentence for people.
 pub(crate) fn mismatch(context: &Context, pool: &PoolRecord) -> Option<(&'static str, String)> {
-    let catalog = context.classes.slot(&pool.class)?.catalog()?;
+    let catalog = context.market.classes.slot(&pool.class)?.catalog()?;
     if catalog.types.is_empty() || !catalog.ranges.is_empty() {
         return None;
     }

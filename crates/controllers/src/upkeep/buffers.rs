@@ -221,7 +221,7 @@ struct Found {
 
 /// Looks up what a buffer refers to.
 async fn look_up(context: &Context, buffer: &BufferRecord) -> Result<Found, Missing> {
-    let client = || context.clients.reads.clone();
+    let client = || context.edge.clients.reads.clone();
     let namespace = &*buffer.key.namespace;
     if let Some(name) = &buffer.template {
         let missing = |said: String| ("PodTemplateNotFound", said);

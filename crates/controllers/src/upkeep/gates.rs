@@ -56,7 +56,7 @@ fn behind(context: &Context, world: &World, gate: &GateRecord, name: &Name) -> B
         };
     }
     let record = world.classes.get(&pool.class).map(AsRef::as_ref);
-    match context.classes.unusable(&pool.class, record) {
+    match context.market.classes.unusable(&pool.class, record) {
         Some((reason, message)) => Behind::Unusable {
             class,
             reason,

@@ -87,7 +87,7 @@ fn ripe<K: Ord + Clone>(suspects: &mut BTreeMap<K, Timestamp>, key: &K, now: Tim
 
 /// The family whose machines a class buys, if it is served here. Nobody else can say which of them are wanted.
 fn family<'a>(context: &'a Context, slot: &Slot) -> Option<&'a Arc<dyn Dialect>> {
-    let factory = context.classes.factory(&slot.key)?;
+    let factory = context.market.classes.factory(&slot.key)?;
     context.dialects.get(factory.family())
 }
 
@@ -103,7 +103,7 @@ async fn leaked(context: &Context, slot: &Slot, all: &[Machine], suspects: &Mute
     let (known, unknown): (Vec<_>, Vec<_>) = marked().partition(|(_, uid)| wanted(uid));
     let due: Vec<(&Machine, &Uid)> = {
         let mut suspects = locked(suspects);
-        let slots = context.classes.slots();
+        let slots = context.market.classes.slots();
         suspects
             .machines
             .retain(|key, _| slots.iter().any(|slot| slot.key == *key));
@@ -136,10 +136,10 @@ async fn leaked(context: &Context, slot: &Slot, all: &[Machine], suspects: &Mute
             continue;
         }
         info!(id = %machine.id, class = %slot.key, "machine has no object in the cluster: it is terminated");
-        context.metrics.leaked.inc();
+        context.edge.metrics.leaked.inc();
         match slot
             .call(while_leading(
-                &context.clients.fence,
+                &context.edge.clients.fence,
                 slot.provider.terminate(&machine.id),
             ))
             .await
@@ -178,7 +178,7 @@ async fn forget_node(context: &Context, machine: &Machine, uid: &Uid) {
         let nodes = world.nodes.iter().filter(own);
         nodes.map(|node| node.name.clone()).collect()
     };
-    let api: Api<Node> = Api::all(context.clients.writes.clone());
+    let api: Api<Node> = Api::all(context.edge.clients.writes.clone());
     for name in nodes {
         let Ok(Some(node)) = api.get_opt(&name).await else {
             continue;
@@ -254,7 +254,7 @@ async fn lost(context: &Context, slot: &Slot, all: &[Machine], suspects: &Mutex<
         let Some(name) = &machine.status.node else {
             continue;
         };
-        let api: Api<Node> = Api::all(context.clients.reads.clone());
+        let api: Api<Node> = Api::all(context.edge.clients.reads.clone());
         if !matches!(api.get_opt(name).await, Ok(None)) {
             locked(suspects).objects.remove(&machine.uid.0);
             continue;
@@ -299,7 +299,7 @@ fn abandoned_nodes(context: &Arc<Context>, suspects: &Mutex<Suspects>) {
     for (node, dialect) in due {
         let name = format!("garbage node {}", node.name);
         let shared = context.clone();
-        context.tasks.spawn(name, async move {
+        context.edge.tasks.spawn(name, async move {
             delete_abandoned(&shared, &node, &*dialect).await;
         });
     }
@@ -316,7 +316,7 @@ async fn delete_abandoned(context: &Context, seen: &NodeRecord, dialect: &dyn Di
             return;
         }
     }
-    for slot in context.classes.slots() {
+    for slot in context.market.classes.slots() {
         let same = |one: &Arc<dyn Dialect>| one.name() == dialect.name();
         if family(context, &slot).is_some_and(same)
             && !matches!(
@@ -327,7 +327,7 @@ async fn delete_abandoned(context: &Context, seen: &NodeRecord, dialect: &dyn Di
             return;
         }
     }
-    let api: Api<Node> = Api::all(context.clients.writes.clone());
+    let api: Api<Node> = Api::all(context.edge.clients.writes.clone());
     let Ok(Some(node)) = api.get_opt(&seen.name).await else {
         return;
     };

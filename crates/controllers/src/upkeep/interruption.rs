@@ -26,7 +26,7 @@ pub(crate) async fn run(context: Arc<Context>) {
 
 async fn listen(context: Arc<Context>, slot: Arc<Slot>) {
     // Some providers defend what they hold when they look at it, with higher bids: only the leader may.
-    let notices = while_leading(&context.clients.fence, slot.provider.notices());
+    let notices = while_leading(&context.edge.clients.fence, slot.provider.notices());
     match slot.call(notices).await {
         Ok(notices) => heed(&context, notices).await,
         Err(error) => warn!(class = %slot.key, %error, "interruption notices could not be read"),

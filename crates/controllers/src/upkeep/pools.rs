@@ -75,12 +75,14 @@ async fn look(context: &Context, measured: &mut Measured) -> Outcome {
         )
     };
     context
+        .guards
         .health
         .retain(|known| pools.iter().any(|pool| pool.id() == known));
     context
-        .pace
+        .guards
+        .launch_rate
         .retain(|known| pools.iter().any(|pool| pool.id() == known));
-    context.backoffs.retain(
+    context.market.backoffs.retain(
         |known| pools.iter().any(|pool| pool.id() == known),
         |uid| pools.iter().any(|pool| pool.uid == *uid),
     );
@@ -93,13 +95,16 @@ async fn look(context: &Context, measured: &mut Measured) -> Outcome {
         let there = titles.contains(known);
         if !there {
             let resources = std::mem::take(resources).into_iter();
-            context.metrics.forget_pool(known, resources);
+            context.edge.metrics.forget_pool(known, resources);
         }
         there
     });
     for mut pool in pools {
         let known = pool.status.conditions.get(kinds::NODE_REGISTRATION_HEALTHY);
-        context.health.align(pool.id(), pool.generation, known);
+        context
+            .guards
+            .health
+            .align(pool.id(), pool.generation, known);
         let managed = context.view.read().managed(&pool);
         // Others may look after it: only one that was managed before is told that it is not any more.
         if !managed && pool.status.conditions.get(kinds::READY).is_none() {
@@ -165,8 +170,8 @@ fn worth_writing(known: &PoolStatus, status: &PoolStatus) -> bool {
 
 /// What was learned about types that nobody sells any more is of no use.
 fn forget(context: &Context) {
-    let slots = context.classes.slots();
-    context.learned.retain(|catalog, kind| {
+    let slots = context.market.classes.slots();
+    context.market.observed.retain(|catalog, kind| {
         let mut sold = slots.iter().filter(|slot| slot.key.catalog() == *catalog);
         sold.any(|slot| {
             let catalog = slot.catalog();
@@ -229,6 +234,7 @@ async fn note_waits(
     dialect: &dyn Dialect,
 ) -> Result<(), WriteError> {
     let notes = context
+        .market
         .backoffs
         .notes(pool.id(), &pool.class.catalog(), context.now());
     let text = (!notes.is_empty())
@@ -295,7 +301,7 @@ fn status(context: &Context, today: &Today<'_>, pool: &PoolRecord, now: Timestam
     validation(pool, &mut set);
     let unmanaged = world.held(pool).filter(|_| !world.managed(pool));
     let class = world.classes.get(&pool.class).map(AsRef::as_ref);
-    match context.classes.unusable(&pool.class, class) {
+    match context.market.classes.unusable(&pool.class, class) {
         _ if unmanaged.is_some() => {
             let said = unmanaged.unwrap_or_default();
             set(kinds::NODE_CLASS_READY, Truth::False, "NotManaged", said);
@@ -310,7 +316,7 @@ fn status(context: &Context, today: &Today<'_>, pool: &PoolRecord, now: Timestam
     capacity(context, pool, now, &mut set);
     limit(context, &world, pool, &mut set);
     let known = pool.status.conditions.get(kinds::CATALOG_CURRENT);
-    match context.classes.concern(&pool.class) {
+    match context.market.classes.concern(&pool.class) {
         Some(said) => set(kinds::CATALOG_CURRENT, Truth::False, "Stale", said),
         None if known.is_some() => good(kinds::CATALOG_CURRENT, &mut set),
         None => {}
@@ -386,7 +392,7 @@ fn registration(
 ) {
     let kind = kinds::NODE_REGISTRATION_HEALTHY;
     let known = pool.status.conditions.get(kind);
-    match context.health.of(pool.id()) {
+    match context.guards.health.of(pool.id()) {
         Some(Ok(())) => good(kind, set),
         Some(Err(said)) => set(kind, Truth::False, "RegistrationFailed", said),
         // What was known is about another template.
@@ -409,11 +415,11 @@ fn capacity(
     now: Timestamp,
     set: &mut impl FnMut(&str, Truth, &str, String),
 ) {
-    let whole = context.backoffs.waiting(
+    let whole = context.market.backoffs.waiting(
         &crate::market::backoff::Subject::Pool(pool.id().clone()),
         now,
     );
-    let parts = context.backoffs.next(&pool.class.catalog(), now);
+    let parts = context.market.backoffs.next(&pool.class.catalog(), now);
     if let Some((reason, said)) = crate::market::terms::mismatch(context, pool) {
         set(kinds::CAPACITY_AVAILABLE, Truth::False, reason, said);
         return;
@@ -470,7 +476,7 @@ fn limit(
         return;
     }
     let full = limits::usage(world, pool.id(), None).reaches(limits);
-    match context.said.limit(world.title(pool)).or(full) {
+    match context.last_logs.limit(world.title(pool)).or(full) {
         Some(said) => set(
             kinds::LIMIT_REACHED,
             Truth::True,
@@ -507,6 +513,7 @@ fn measure(
     };
     for (name, amount) in status.resources.iter() {
         context
+            .edge
             .metrics
             .usage
             .get_or_create(&label(name))
@@ -514,6 +521,7 @@ fn measure(
     }
     for (name, amount) in pool.pool.limits.resources.iter() {
         context
+            .edge
             .metrics
             .limit
             .get_or_create(&label(name))
@@ -523,6 +531,7 @@ fn measure(
     let cost = today.of_pool(&world, pool.id());
     let nodepool = title.to_owned();
     let waits = context
+        .market
         .backoffs
         .notes(pool.id(), &pool.class.catalog(), context.now());
     let label = PoolLabel {
@@ -530,11 +539,13 @@ fn measure(
     };
     let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
     context
+        .edge
         .metrics
         .cost
         .get_or_create(&label)
         .set(cost.dollars());
     context
+        .edge
         .metrics
         .waiting
         .get_or_create(&label)
@@ -553,6 +564,7 @@ fn measure(
         reason: String::new(),
     };
     context
+        .edge
         .metrics
         .consuming
         .get_or_create(&labels)

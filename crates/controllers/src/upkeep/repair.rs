@@ -62,7 +62,7 @@ fn wards(context: &Context) -> BTreeMap<Option<Name>, Ward> {
         else {
             continue;
         };
-        let Some(slot) = context.classes.slot(&machine.class) else {
+        let Some(slot) = context.market.classes.slot(&machine.class) else {
             continue;
         };
         let ward = wards.entry(machine.pool.clone()).or_default();

@@ -51,14 +51,14 @@ impl Visits {
     ) where
         F: Future<Output = ()> + Send + 'static,
     {
-        for slot in context.classes.slots() {
+        for slot in context.market.classes.slots() {
             let Some(under_way) = self.begin(&slot.key) else {
                 continue;
             };
             let name = format!("{} {}", self.purpose, slot.key);
             let key = slot.key.clone();
             let visit = visit(context.clone(), slot);
-            context.tasks.spawn(name, async move {
+            context.edge.tasks.spawn(name, async move {
                 let _under_way = under_way;
                 if tokio::time::timeout(VISIT_TIMEOUT, visit).await.is_err() {
                     warn!(class = %key, "the visit took too long and is broken off");

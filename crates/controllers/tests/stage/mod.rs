@@ -161,7 +161,7 @@ impl Stage {
                     let waiting = world.pods.iter().filter(|pod| pod.provisionable()).count();
                     format!(
                         "may act: {}, lists missing: {:?}, pods: {} of {}, waiting: {waiting}",
-                        context.clients.fence.holds(),
+                        context.edge.clients.fence.holds(),
                         world.missing(),
                         world.pods.len(),
                         self.api().list("pods").len(),
@@ -177,7 +177,7 @@ impl Stage {
     /// Stops everything; no promise may have been broken.
     pub async fn stop(mut self) {
         if let Some(engine) = self.engine.take() {
-            let violations = &engine.context().metrics.violations;
+            let violations = &engine.context().edge.metrics.violations;
             for invariant in ["S1", "S3", "S5", "S15", "S22", "S25"] {
                 let invariant = invariant.to_owned();
                 let found = violations.get_or_create(&Invariant { invariant }).get();

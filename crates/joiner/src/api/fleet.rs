@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use joiner_controllers::context::{Context, Market};
+use joiner_controllers::context::{Context, Costs};
 use joiner_controllers::decisions::{Evidence, Happened, Kind, Outcome, Said, Subject, Verdict};
 use joiner_controllers::record::MachineRecord;
 use joiner_controllers::view::World;
@@ -25,13 +25,13 @@ pub(crate) struct Fleet {
     /// Pods on nodes.
     pub(crate) pods_bound: usize,
     /// What everything costs and which pools are closed.
-    pub(crate) market: Market,
+    pub(crate) costs: Costs,
 }
 
 impl Fleet {
     /// As it stands now.
     pub(crate) fn look(context: &Context) -> Self {
-        let market = context.market();
+        let costs = context.costs();
         let world = context.view.read();
         let joining = Joining::of(&world);
         let mut joined = BTreeSet::new();
@@ -41,13 +41,13 @@ impl Fleet {
                 .machine_of(&node.name)
                 .or_else(|| joining.of_node(node));
             joined.extend(machine.map(|machine| &machine.key));
-            nodes.push(standing(&world, node, machine, &market));
+            nodes.push(standing(&world, node, machine, &costs));
         }
         let coming = world
             .machines
             .iter()
             .filter(|one| !joined.contains(&one.key));
-        nodes.extend(coming.map(|machine| on_its_way(&world, machine, &market)));
+        nodes.extend(coming.map(|machine| on_its_way(&world, machine, &costs)));
         let bound = world
             .pods
             .iter()
@@ -60,7 +60,7 @@ impl Fleet {
             at: context.now(),
             nodes,
             pods_bound,
-            market,
+            costs,
         }
     }
 
@@ -146,12 +146,12 @@ fn label<'l>(all: &'l Labels, key: &str) -> &'l str {
     all.get(key).map(AsRef::as_ref).unwrap_or_default()
 }
 
-fn of_machine(world: &World, view: &mut NodeView, machine: &MachineRecord, market: &Market) {
+fn of_machine(world: &World, view: &mut NodeView, machine: &MachineRecord, costs: &Costs) {
     view.machine = Some(machine.key.name.to_string());
     let owned = machine.pool.is_some();
     view.pool = owned.then(|| world.title_of(machine).to_string());
     view.class = Some(machine.class.to_string());
-    let price = market.prices.get(&machine.key);
+    let price = costs.prices.get(&machine.key);
     view.price = Figure::maybe(price.map(|price| price.dollars()));
 }
 
@@ -159,7 +159,7 @@ fn standing(
     world: &World,
     node: &NodeRecord,
     machine: Option<&Arc<MachineRecord>>,
-    market: &Market,
+    costs: &Costs,
 ) -> NodeView {
     let pods = world.pods_on(&node.name).filter(|pod| !pod.terminal);
     let (requested, pods) = requests(pods.map(AsRef::as_ref));
@@ -188,12 +188,12 @@ fn standing(
         ..NodeView::default()
     };
     if let Some(machine) = machine {
-        of_machine(world, &mut view, machine, market);
+        of_machine(world, &mut view, machine, costs);
     }
     view
 }
 
-fn on_its_way(world: &World, machine: &MachineRecord, market: &Market) -> NodeView {
+fn on_its_way(world: &World, machine: &MachineRecord, costs: &Costs) -> NodeView {
     let leaving = machine.deleting.is_some();
     let mut view = NodeView {
         name: machine.key.name.to_string(),
@@ -214,7 +214,7 @@ fn on_its_way(world: &World, machine: &MachineRecord, market: &Market) -> NodeVi
         view.zone = offer.purchase.zone.to_string();
         view.capacity_type = offer.purchase.capacity_type.to_string();
     }
-    of_machine(world, &mut view, machine, market);
+    of_machine(world, &mut view, machine, costs);
     view
 }
 

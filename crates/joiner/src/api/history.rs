@@ -120,7 +120,7 @@ impl Inner {
             .filter(|node| node.machine.is_some())
             .map(|node| (&*node.instance_type, &*node.zone, &*node.capacity_type))
             .collect();
-        for catalog in fleet.market.terms.catalogs.values() {
+        for catalog in fleet.costs.terms.catalogs.values() {
             for kind in &catalog.types {
                 for offering in &kind.offerings {
                     let way: &str = offering.capacity_type.into();
@@ -217,7 +217,7 @@ pub(crate) async fn run(board: crate::board::Board, watched: super::Watched, eve
 async fn bound(context: &Arc<Context>, history: &History) {
     let problem = context.snapshot().problem;
     // In virtual time everything happens on one thread.
-    let in_place = context.settings.thinking == joiner_controllers::Thinking::InPlace;
+    let in_place = context.settings.solve_on == joiner_controllers::SolveOn::Caller;
     let found = if in_place {
         floor(problem)
     } else {

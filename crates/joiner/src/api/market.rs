@@ -21,7 +21,7 @@ pub(crate) fn market(context: &Context, fleet: &Fleet, history: &History, query:
     }
     let (mut all, mut for_sale) = (Vec::new(), 0);
     let mut offerings = 0;
-    for catalog in fleet.market.terms.catalogs.values() {
+    for catalog in fleet.costs.terms.catalogs.values() {
         for kind in &catalog.types {
             #[expect(clippy::cast_precision_loss, reason = "cores are few")]
             let cores = kind.capacity.get(CPU).max(1) as f64 / 1000.0;

@@ -49,7 +49,7 @@ pub(crate) fn overview(context: &Context, fleet: &Fleet, history: &History) -> O
         schema_version: SCHEMA,
         at: fleet.at,
         cluster: context.cluster.to_string(),
-        leading: context.clients.fence.holds(),
+        leading: context.edge.clients.fence.holds(),
         synced: context.view.synced(),
         observe_only: context.settings.mode == Mode::ObserveOnly,
         cost,
@@ -76,9 +76,9 @@ fn providers(context: &Context, fleet: &Fleet) -> Vec<ProviderView> {
     let records = world.classes.iter().map(|record| {
         let key = &record.key;
         let class = key.to_string();
-        let slot = context.classes.slot(key);
+        let slot = context.market.classes.slot(key);
         let catalog = slot.as_ref().and_then(|slot| slot.catalog());
-        let unusable = context.classes.unusable(key, Some(record));
+        let unusable = context.market.classes.unusable(key, Some(record));
         let own = fleet
             .nodes
             .iter()
@@ -93,7 +93,7 @@ fn providers(context: &Context, fleet: &Fleet) -> Vec<ProviderView> {
             ready: unusable.is_none(),
             sentence: unusable
                 .map(|(_, said)| said)
-                .or_else(|| context.classes.concern(key)),
+                .or_else(|| context.market.classes.concern(key)),
             types: types.count(),
             offerings: offerings.clone().count(),
             for_sale: offerings
@@ -117,6 +117,7 @@ fn pools(context: &Context, fleet: &Fleet) -> Vec<PoolView> {
             .iter()
             .filter(|node| node.pool.as_deref() == Some(&*name));
         let notes = context
+            .market
             .backoffs
             .notes(pool.id(), &pool.class.catalog(), context.now());
         let waits = notes.iter().filter_map(|note| {
@@ -134,7 +135,7 @@ fn pools(context: &Context, fleet: &Fleet) -> Vec<PoolView> {
             family: pool.key.dialect.to_owned(),
             nodes: own.clone().count(),
             cost: Fleet::cost(own),
-            closed: fleet.market.terms.closed.get(pool.id()).cloned(),
+            closed: fleet.costs.terms.closed.get(pool.id()).cloned(),
             limits: limits_of(&world, pool),
             waits: waits.collect(),
             name,

@@ -36,7 +36,7 @@ pub(crate) fn explain(context: &Context, kind: Kind, name: &str) -> Result<Expla
         kind: kind.to_string(),
         name,
         standing,
-        leading: context.clients.fence.holds(),
+        leading: context.edge.clients.fence.holds(),
         verdicts,
         steps,
         facts,
@@ -174,7 +174,7 @@ fn node(context: &Context, name: &str) -> Option<Found> {
 }
 
 fn pool(context: &Context, name: &str) -> Option<Found> {
-    let market = context.market();
+    let market = context.costs();
     let world = context.view.read();
     let pool = world.pool_called(name)?.clone();
     let own = world
@@ -208,6 +208,7 @@ fn pool(context: &Context, name: &str) -> Option<Found> {
         }
     }
     let notes = context
+        .market
         .backoffs
         .notes(pool.id(), &pool.class.catalog(), context.now());
     for note in notes {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use joiner_controllers::edge::tasks::Tasks;
-use joiner_controllers::{Settings, Thinking};
+use joiner_controllers::{Settings, SolveOn};
 use joiner_sim::audit::{self, AuditOptions, Auditor, Class, Invariant, Violation};
 use prometheus_client::registry::Registry;
 
@@ -103,7 +103,7 @@ async fn play(
 ) -> Result<(Summary, Vec<Violation>), Failure> {
     let refused = |status: joiner_embedded::api::Status| Failure::Demo(status.to_string());
     let settings = Settings {
-        thinking: Thinking::InPlace,
+        solve_on: SolveOn::Caller,
         // A day is long: what is looked at less often costs a little more and takes seconds instead of minutes.
         disruption_pause: Duration::from_secs(10),
         catalog_period: Duration::from_mins(2),

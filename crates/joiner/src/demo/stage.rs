@@ -152,7 +152,7 @@ async fn bill(classes: Arc<SimClasses>, books: Books) {
 mod tests {
     use std::collections::BTreeSet;
 
-    use joiner_controllers::Thinking;
+    use joiner_controllers::SolveOn;
 
     use super::*;
     use crate::api::fleet::Fleet;
@@ -160,7 +160,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_machine_is_shown_once_and_as_ours_from_its_purchase_on() {
         let settings = Settings {
-            thinking: Thinking::InPlace,
+            solve_on: SolveOn::Caller,
             ..Settings::default()
         };
         let stage = Stage::set(1, None, &Pace::LIVE, settings, None).unwrap();

@@ -169,7 +169,7 @@ async fn access(
 }
 
 async fn ask(context: &Context, token: &str) -> Result<Access, kube::Error> {
-    let reviews: Api<TokenReview> = Api::all(context.clients.reads.clone());
+    let reviews: Api<TokenReview> = Api::all(context.edge.clients.reads.clone());
     let review = TokenReview {
         spec: TokenReviewSpec {
             token: Some(token.to_owned()),
@@ -194,7 +194,7 @@ async fn ask(context: &Context, token: &str) -> Result<Access, kube::Error> {
 }
 
 async fn may_list(context: &Context, user: &UserInfo, resource: &str) -> Result<bool, kube::Error> {
-    let reviews: Api<SubjectAccessReview> = Api::all(context.clients.reads.clone());
+    let reviews: Api<SubjectAccessReview> = Api::all(context.edge.clients.reads.clone());
     let review = SubjectAccessReview {
         spec: SubjectAccessReviewSpec {
             user: user.username.clone(),

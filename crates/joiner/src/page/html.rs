@@ -47,7 +47,7 @@ struct Frame {
 
 impl Frame {
     fn new(here: &'static str, context: &Context, query: &str) -> Self {
-        let mode = match (context.view.synced(), context.clients.fence.holds()) {
+        let mode = match (context.view.synced(), context.edge.clients.fence.holds()) {
             (false, _) => "reading the cluster",
             (_, false) => "another replica leads",
             _ => "live",

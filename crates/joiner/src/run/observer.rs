@@ -75,6 +75,7 @@ impl Observer {
             let world = context.view.read();
             let unread = |key| {
                 context
+                    .market
                     .classes
                     .slot(key)
                     .and_then(|slot| slot.read())

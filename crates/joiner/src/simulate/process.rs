@@ -11,7 +11,7 @@ use joiner_controllers::edge::clients::{Clients, Fence};
 use joiner_controllers::edge::lease::LeaseOptions;
 use joiner_controllers::edge::ledger::ConfigMapLedgers;
 use joiner_controllers::record::ClassRecord;
-use joiner_controllers::{Decide, Engine, Settings, Thinking};
+use joiner_controllers::{Decide, Engine, Settings, SolveOn};
 use joiner_embedded::api::ApiServer;
 use joiner_providers::{Provider, ProviderError};
 use joiner_sim::audit::Auditor;
@@ -187,7 +187,7 @@ impl Host {
             clock: Arc::new(ClusterClock(self.server.local().clock().clone())),
             settings: Settings {
                 seed: self.settings.seed ^ (u64::from(instance) << 32) ^ number,
-                thinking: Thinking::InPlace,
+                solve_on: SolveOn::Caller,
                 ..self.settings.clone()
             },
             lease: Some(lease(&identity)),

@@ -87,7 +87,7 @@ async fn look(context: &Context) {
     let records: Vec<Arc<ClassRecord>> = context.view.read().classes.iter().cloned().collect();
     let users = users(context);
     for record in records {
-        let factory = context.classes.factory(&record.key);
+        let factory = context.market.classes.factory(&record.key);
         let Some(kind) = factory
             .filter(|one| one.has_objects())
             .map(|one| one.kind())
@@ -107,7 +107,7 @@ async fn look(context: &Context) {
         if hold == held || (hold && record.deleting) {
             continue;
         }
-        match write(&context.clients, &kind, &record, hold).await {
+        match write(&context.edge.clients, &kind, &record, hold).await {
             Ok(()) if hold => {
                 info!(class = %record.key, "node class is in use: it is held by a finalizer");
             }
@@ -138,6 +138,7 @@ fn tell(context: &Context, kind: &ClassKind, record: &ClassRecord, said: &str) {
     let about = about(kind, record);
     let said = format!("The node class is being deleted: {said}");
     context
+        .edge
         .events
         .say(&about, Severity::Normal, "WaitingForMachines", &said);
 }

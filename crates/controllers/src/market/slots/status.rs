@@ -69,7 +69,7 @@ impl Classes {
                 continue;
             }
             match write(
-                &context.clients,
+                &context.edge.clients,
                 &factory.kind(),
                 record,
                 render(record, &ready, extra),
@@ -147,7 +147,7 @@ fn tell(
         }
         _ => return,
     };
-    context.events.say(&about, severity, reason, said);
+    context.edge.events.say(&about, severity, reason, said);
 }
 
 /// A class that can be used says in the message what is wrong all the same.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use joiner_controllers::{Settings, Thinking};
+use joiner_controllers::{Settings, SolveOn};
 use serde::Serialize;
 
 use super::bill::{self, Held, Sum};
@@ -203,7 +203,7 @@ async fn play(
     audience: &mut dyn Audience,
 ) -> Result<Told, Failure> {
     let settings = Settings {
-        thinking: Thinking::InPlace,
+        solve_on: SolveOn::Caller,
         // What is looked at less often costs a little more and takes seconds instead of minutes.
         disruption_pause: Duration::from_secs(10),
         catalog_period: Duration::from_mins(1),
