@@ -151,11 +151,6 @@ async fn round(context: &Context, known: &mut LastDecision) -> Outcome {
     };
     let held = leave_out_repeats(context, &mut snapshot, now);
     spare::add(&mut snapshot);
-    context
-        .edge
-        .metrics
-        .ignored
-        .set(i64::try_from(snapshot.ignored.len()).unwrap_or(i64::MAX));
     reasons::ignored(context, &snapshot);
     let moving = snapshot
         .problem

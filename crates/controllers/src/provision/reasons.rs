@@ -55,8 +55,10 @@ fn tell(context: &Context, pod: &PodKey, severity: Severity, reason: &'static st
     context.speaker().say(&about, severity, reason, message);
 }
 
-/// Pods that are left out of plans.
+/// Pods that are left out of plans, and how many they are.
 pub(super) fn ignored(context: &Context, snapshot: &Snapshot) {
+    let count = i64::try_from(snapshot.ignored.len()).unwrap_or(i64::MAX);
+    context.edge.metrics.ignored.set(count);
     for (pod, why) in &snapshot.ignored {
         tell(
             context,

@@ -74,18 +74,7 @@ async fn look(context: &Context, measured: &mut Measured) -> Outcome {
             Today::new(context, &world),
         )
     };
-    context
-        .guards
-        .health
-        .retain(|known| pools.iter().any(|pool| pool.id() == known));
-    context
-        .guards
-        .launch_rate
-        .retain(|known| pools.iter().any(|pool| pool.id() == known));
-    context.market.backoffs.retain(
-        |known| pools.iter().any(|pool| pool.id() == known),
-        |uid| pools.iter().any(|pool| pool.uid == *uid),
-    );
+    forget_others(context, &pools);
     let titles: BTreeSet<Name> = {
         let world = context.view.read();
         let titles = pools.iter().map(|pool| world.title(pool).clone());
@@ -146,6 +135,15 @@ async fn look(context: &Context, measured: &mut Measured) -> Outcome {
     super::gates::report(context).await;
     forget(context);
     outcome
+}
+
+/// What is remembered of pools that are gone.
+fn forget_others(context: &Context, pools: &[Arc<PoolRecord>]) {
+    let there = |known: &Name| pools.iter().any(|pool| pool.id() == known);
+    context.guards.health.retain(there);
+    context.guards.launch_rate.retain(there);
+    let same = |uid: &Name| pools.iter().any(|pool| pool.uid == *uid);
+    context.market.backoffs.retain(there, same);
 }
 
 /// Whether a status says something new. Spot prices move all the time, and a cluster whose CRDs are Karpenter's own has no
