@@ -26,7 +26,9 @@ use joiner_core::money::Money;
 use joiner_core::name::Labels;
 use joiner_core::pack;
 use joiner_core::plan::{Home, Launch, Plan, PodRef, Purchase, Reason, Removal};
-use joiner_core::problem::{DisruptionReason, Node, NodePhase, Pod, PodSpec, Pool, Problem};
+use joiner_core::problem::{
+    DisruptionReason, Node, NodeId, NodePhase, Pod, PodSpec, Pool, Problem,
+};
 use joiner_core::requirement::{Expression, Operator};
 use joiner_core::resources::{CPU, MEMORY, PODS, Resources};
 use joiner_sim::clouds::rackspace::{Class, RackspaceCloudOptions, built_in};
@@ -379,7 +381,7 @@ fn swap(problem: &Problem, index: usize, node: &Node) -> Option<(Launch, Removal
         detail: String::new(),
     };
     let pods = node.pods.iter().enumerate().map(|(group, _)| PodRef {
-        home: Home::Node(u32::try_from(index).unwrap()),
+        home: Home::Node(NodeId::at(index)),
         group: u32::try_from(group).unwrap(),
         position: 0,
     });

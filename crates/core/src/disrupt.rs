@@ -30,10 +30,10 @@ use crate::money::Money;
 use crate::name::Name;
 use crate::pack::{Options, Relaxations};
 use crate::plan::{Plan, Removal};
-use crate::problem::{DisruptionReason, Problem};
+use crate::problem::{DisruptionReason, NodeId, Problem};
 
 /// Why each removed node is removed, by its index.
-type Causes = BTreeMap<u32, DisruptionReason>;
+type Causes = BTreeMap<NodeId, DisruptionReason>;
 
 /// The nodes to take away now, what to buy in their stead, and where their pods go.
 pub fn plan(problem: &Problem, options: &Options) -> Plan {

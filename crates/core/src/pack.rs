@@ -56,7 +56,7 @@ mod strategy;
 mod value;
 
 use crate::plan::Plan;
-use crate::problem::Problem;
+use crate::problem::{NodeId, Problem};
 
 pub(crate) use compile::drain::blocks_drain;
 pub use parts::{Part, Without};
@@ -75,6 +75,6 @@ pub fn solve_while(problem: &Problem, options: &Options, mut go_on: impl FnMut()
 }
 
 /// The cheapest plan in which no pod comes to one of these nodes.
-pub(crate) fn solve_closing(problem: &Problem, closed: &[u32], options: &Options) -> Plan {
+pub(crate) fn solve_closing(problem: &Problem, closed: &[NodeId], options: &Options) -> Plan {
     replan::planned(problem, closed, options, &mut || true)
 }

@@ -21,7 +21,7 @@ pub use reason::{Reason, Shortfall};
 
 use crate::money::Money;
 use crate::name::{Labels, Name};
-use crate::problem::{CapacityType, DisruptionReason};
+use crate::problem::{CapacityType, DisruptionReason, NodeId};
 use crate::resources::Resources;
 
 /// A pod of a problem: the group at `group` of [`Problem::pods`](crate::problem::Problem::pods), or of a node's pods,
@@ -42,8 +42,8 @@ pub struct PodRef {
 pub enum Home {
     /// Nowhere.
     Pending,
-    /// On the node with this index.
-    Node(u32),
+    /// On this node.
+    Node(NodeId),
 }
 
 /// One way to buy a machine.

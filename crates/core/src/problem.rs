@@ -2,6 +2,7 @@
 
 mod budget;
 mod catalog;
+mod ids;
 mod node;
 mod pod;
 mod pool;
@@ -13,6 +14,8 @@ use serde::{Deserialize, Serialize};
 
 pub use budget::{PodDisruptionBudget, UnhealthyPodEvictionPolicy};
 pub use catalog::{CapacityType, Catalog, Host, InstanceType, Offering, Quota, Range, UnitPrices};
+pub use ids::NodeId;
+pub(crate) use ids::PoolId;
 pub use node::{Node, NodePhase};
 pub use pod::{
     AffinityTerm, DaemonSet, HostPort, NodeAffinityTerm, Pod, PodSpec, Policy, Protocol, Spread,
@@ -63,8 +66,8 @@ impl Problem {
     }
 
     /// A pool by its place in the list.
-    pub(crate) fn pool_at(&self, index: u32) -> &Pool {
-        &self.pools[index as usize]
+    pub(crate) fn pool_at(&self, id: PoolId) -> &Pool {
+        &self.pools[id.index()]
     }
 
     /// A catalogue by its place in the list.
@@ -73,8 +76,8 @@ impl Problem {
     }
 
     /// A node by its place in the list.
-    pub(crate) fn node_at(&self, index: u32) -> &Node {
-        &self.nodes[index as usize]
+    pub(crate) fn node_at(&self, id: NodeId) -> &Node {
+        &self.nodes[id.index()]
     }
 
     /// What people call a pool: what its nodes say, or its name if those of another pool say the same.

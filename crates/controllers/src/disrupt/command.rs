@@ -61,7 +61,7 @@ pub(super) fn split<'p>(problem: &Problem, plan: &'p Plan) -> Vec<Command<'p>> {
             .pods
             .iter()
             .filter_map(|pod| match pod.home {
-                Home::Node(node) => problem.nodes.get(usize::try_from(node).ok()?),
+                Home::Node(node) => problem.nodes.get(node.index()),
                 Home::Pending => None,
             })
             .filter_map(|node| position.get(&*node.name).copied())
@@ -104,7 +104,7 @@ mod tests {
 
     use super::*;
     use joiner_core::plan::{PodRef, Purchase, Reason};
-    use joiner_core::problem::{CapacityType, Node};
+    use joiner_core::problem::{CapacityType, Node, NodeId};
 
     fn node(name: &str) -> Node {
         Node {
@@ -163,8 +163,8 @@ mod tests {
             removals: ["a", "b", "c", "d"].map(removal).to_vec(),
             launches: vec![
                 launch(&[Home::Pending]),
-                launch(&[Home::Node(0), Home::Node(2)]),
-                launch(&[Home::Node(2), Home::Pending]),
+                launch(&[Home::Node(NodeId::at(0)), Home::Node(NodeId::at(2))]),
+                launch(&[Home::Node(NodeId::at(2)), Home::Pending]),
             ],
             ..Plan::default()
         };

@@ -87,7 +87,7 @@ fn from<'p>(problem: &'p Problem, pod: &PodRef) -> Option<(&'p Name, PodKey)> {
     let Home::Node(node) = pod.home else {
         return None;
     };
-    let node = problem.nodes.get(usize::try_from(node).ok()?)?;
+    let node = problem.nodes.get(node.index())?;
     let group = node.pods.get(usize::try_from(pod.group).ok()?)?;
     let (namespace, name) = group.name.split_once('/')?;
     let key = PodKey {

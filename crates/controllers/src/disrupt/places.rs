@@ -18,11 +18,10 @@ pub(super) async fn lacking(context: &Context, machine: &MachineRecord) -> Optio
     let problem = without(context, &machine.key, node);
     let (problem, plan) = context.provide(problem).await?;
     let own = |home: Home| match home {
-        Home::Node(index) => {
-            let at = usize::try_from(index).ok();
-            at.and_then(|at| problem.nodes.get(at))
-                .is_some_and(|one| one.name == *node)
-        }
+        Home::Node(id) => problem
+            .nodes
+            .get(id.index())
+            .is_some_and(|one| one.name == *node),
         Home::Pending => false,
     };
     let homeless = plan.unplaced.iter().flat_map(|one| &one.pods);

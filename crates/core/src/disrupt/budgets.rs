@@ -8,7 +8,8 @@ use super::candidate::{Candidate, expired};
 use crate::name::Name;
 use crate::plan::Code;
 use crate::problem::{
-    BudgetAmount, DisruptionReason, Node, NodePhase, Pod, Problem, UnhealthyPodEvictionPolicy,
+    BudgetAmount, DisruptionReason, Node, NodeId, NodePhase, Pod, Problem,
+    UnhealthyPodEvictionPolicy,
 };
 use crate::requirements::Requirements;
 use crate::schedule::Schedule;
@@ -168,9 +169,9 @@ pub(super) struct PodBudgets<'p> {
     selectors: Vec<Option<Requirements>>,
     left: Vec<u32>,
     /// What each node would take, once asked for; `Err` if it can never be emptied.
-    claims: BTreeMap<u32, Claims>,
+    claims: BTreeMap<NodeId, Claims>,
     /// What each node has taken.
-    taken: BTreeMap<u32, Vec<(usize, u32)>>,
+    taken: BTreeMap<NodeId, Vec<(usize, u32)>>,
 }
 
 impl<'p> PodBudgets<'p> {
@@ -215,7 +216,7 @@ impl<'p> PodBudgets<'p> {
             .collect()
     }
 
-    fn claim(&self, node: u32) -> Result<Vec<(usize, u32)>, (Code, String)> {
+    fn claim(&self, node: NodeId) -> Result<Vec<(usize, u32)>, (Code, String)> {
         let mut claims: BTreeMap<usize, u32> = BTreeMap::new();
         if self.left.is_empty() {
             return Ok(Vec::new());
@@ -244,7 +245,7 @@ impl<'p> PodBudgets<'p> {
     }
 
     /// Counts the pods of a node as evicted, if each of their budgets still lets one go.
-    pub(super) fn take(&mut self, node: u32) -> Result<(), (Code, String)> {
+    pub(super) fn take(&mut self, node: NodeId) -> Result<(), (Code, String)> {
         let claim = match self.claims.get(&node) {
             Some(known) => known.clone(),
             None => self.claim(node),
@@ -271,7 +272,7 @@ impl<'p> PodBudgets<'p> {
     }
 
     /// Counts the pods of a node as staying after all.
-    pub(super) fn give_back(&mut self, node: u32) {
+    pub(super) fn give_back(&mut self, node: NodeId) {
         for (index, count) in self.taken.remove(&node).unwrap_or_default() {
             self.left[index] += count;
         }

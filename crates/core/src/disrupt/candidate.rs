@@ -9,7 +9,9 @@ use super::pending::PendingPlaced;
 use super::pool_offers::OffersByPool;
 use crate::money::Money;
 use crate::plan::Code;
-use crate::problem::{ConsolidationPolicy, DisruptionReason, Node, NodePhase, Pod, Pool, Problem};
+use crate::problem::{
+    ConsolidationPolicy, DisruptionReason, Node, NodeId, NodePhase, Pod, Pool, Problem,
+};
 
 /// Whether a node may go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +62,7 @@ impl Elsewhere {
 #[derive(Clone, Debug)]
 pub(super) struct Candidate {
     /// Index of the node.
-    pub(super) node: u32,
+    pub(super) node: NodeId,
     /// Index of its pool.
     pub(super) pool: usize,
     /// Whether it may go to save money.
@@ -124,7 +126,7 @@ pub(super) fn standings(problem: &Problem, pending_placed: &PendingPlaced<'_>) -
             _ => None,
         };
         all.push(Candidate {
-            node: u32::try_from(index).unwrap_or(u32::MAX),
+            node: NodeId::at(index),
             pool,
             standing,
             protected,

@@ -14,7 +14,7 @@ use super::explain::Obstacle;
 use super::trial::{Buying, Care, Trial, Trials};
 use super::worth;
 use crate::money::Money;
-use crate::problem::{CapacityType, DisruptionReason};
+use crate::problem::{CapacityType, DisruptionReason, NodeId};
 
 mod verify;
 
@@ -76,7 +76,7 @@ pub(super) fn choose(
         };
         found = search.best(&taken);
         let obstacles = search.obstacles.into_inner();
-        let chosen = |node: &u32| found.as_ref().is_some_and(|one| one.removed.contains(node));
+        let chosen = |node: &NodeId| found.as_ref().is_some_and(|one| one.removed.contains(node));
         for index in &taken {
             let candidate = &mut candidates[*index];
             if chosen(&candidate.node) {
@@ -203,7 +203,10 @@ fn within_budgets(
 }
 
 /// The same with one of these nodes back or gone as well, then with one back and another gone in its stead.
-fn neighbours(removed: &BTreeSet<u32>, few: &[u32]) -> impl Iterator<Item = BTreeSet<u32>> {
+fn neighbours(
+    removed: &BTreeSet<NodeId>,
+    few: &[NodeId],
+) -> impl Iterator<Item = BTreeSet<NodeId>> {
     let gone = few.iter().filter(|node| removed.contains(node));
     let left = few.iter().filter(|node| !removed.contains(node));
     let swaps = gone.flat_map(move |back| left.clone().map(move |gone| vec![*back, *gone]));
@@ -222,7 +225,7 @@ struct Search<'a, 'c, 'p> {
     /// Everything that could go away, as tried when candidates were appraised.
     all: &'a Trial,
     /// By which rule nodes had to stay.
-    obstacles: RefCell<BTreeMap<u32, Obstacle>>,
+    obstacles: RefCell<BTreeMap<NodeId, Obstacle>>,
 }
 
 impl Search<'_, '_, '_> {
@@ -252,14 +255,14 @@ impl Search<'_, '_, '_> {
         node.capacity_type == CapacityType::Spot && !pool.disruption.spot_to_spot
     }
 
-    fn with(&self, taken: &[usize]) -> BTreeSet<u32> {
+    fn with(&self, taken: &[usize]) -> BTreeSet<NodeId> {
         let mut removed = self.forced.removed.clone();
         removed.extend(taken.iter().map(|index| self.candidates[*index].node));
         removed
     }
 
     /// Tries prefixes of the order; best choice first.
-    fn ranked(&self, order: &[usize]) -> Vec<BTreeSet<u32>> {
+    fn ranked(&self, order: &[usize]) -> Vec<BTreeSet<NodeId>> {
         // Of a few, each is tried by itself afterwards.
         let few = order.len() <= FEW;
         let mut lengths: Vec<usize> = SHARES
@@ -287,7 +290,7 @@ impl Search<'_, '_, '_> {
         self.refine(order, &mut trials);
         trials.retain(|(_, trial)| trial.total < self.forced.total && trial.stranded().is_empty());
         trials.sort_by_key(|(length, trial)| (self.burden(trial), *length));
-        let mut ranked: Vec<BTreeSet<u32>> = Vec::new();
+        let mut ranked: Vec<BTreeSet<NodeId>> = Vec::new();
         if let Some((_, best)) = trials.first() {
             if few {
                 ranked.push(self.closely(order, best));
@@ -302,8 +305,8 @@ impl Search<'_, '_, '_> {
     /// Each of a few nodes is left where it is, or taken away as well or in another's stead, for as long as that makes
     /// the whole cheaper: a node that goes takes room that others then have to buy, and the order in which they were
     /// tried cannot show that.
-    fn closely(&self, few: &[usize], best: &Trial) -> BTreeSet<u32> {
-        let few: Vec<u32> = few.iter().map(|at| self.candidates[*at].node).collect();
+    fn closely(&self, few: &[usize], best: &Trial) -> BTreeSet<NodeId> {
+        let few: Vec<NodeId> = few.iter().map(|at| self.candidates[*at].node).collect();
         let enough = self.least() + Money::from_nanos(self.least().nanos() / ENOUGH);
         let mut best = best.clone();
         let mut seen = BTreeSet::from([best.removed.clone()]);
@@ -342,7 +345,7 @@ impl Search<'_, '_, '_> {
 
     /// The same with some nodes left where they are, if that is as good: those whose like is bought, then one by one
     /// those with the most pods.
-    fn fewer(&self, best: &Trial) -> Option<BTreeSet<u32>> {
+    fn fewer(&self, best: &Trial) -> Option<BTreeSet<NodeId>> {
         let mut found: Option<Trial> = None;
         let mut tried = BTreeSet::new();
         for _ in 0..MAX_RETURNS {
@@ -367,12 +370,12 @@ impl Search<'_, '_, '_> {
     }
 
     /// Whether a node goes in a trial and could stay.
-    fn chosen(&self, trial: &Trial, node: u32) -> bool {
+    fn chosen(&self, trial: &Trial, node: NodeId) -> bool {
         trial.removed.contains(&node) && !self.forced.removed.contains(&node)
     }
 
     /// The node with the most pods of those that go and were not tried yet.
-    fn fullest(&self, trial: &Trial, tried: &BTreeSet<u32>) -> Option<u32> {
+    fn fullest(&self, trial: &Trial, tried: &BTreeSet<NodeId>) -> Option<NodeId> {
         let going = self
             .candidates
             .iter()
@@ -384,7 +387,7 @@ impl Search<'_, '_, '_> {
     }
 
     /// Nodes that go although the like is bought.
-    fn twins(&self, trial: &Trial) -> Vec<u32> {
+    fn twins(&self, trial: &Trial) -> Vec<NodeId> {
         let mut bought: Vec<_> = trial
             .plan
             .launches
@@ -446,7 +449,7 @@ impl Search<'_, '_, '_> {
     }
 
     /// The longest prefix found whose pods all fit on nodes that stay.
-    fn largest_deletion(&self, order: &[usize]) -> Option<BTreeSet<u32>> {
+    fn largest_deletion(&self, order: &[usize]) -> Option<BTreeSet<NodeId>> {
         let fits = |length: usize| {
             let removed = self.with(&order[..length]);
             let trial = self.trials.run(&removed, Buying::Forbidden, Care::Rough);
@@ -468,13 +471,13 @@ impl Search<'_, '_, '_> {
     }
 
     /// The trial made carefully, without nodes whose going breaks a rule.
-    fn verified(&self, mut removed: BTreeSet<u32>, buying: Buying) -> Option<Trial> {
+    fn verified(&self, mut removed: BTreeSet<NodeId>, buying: Buying) -> Option<Trial> {
         for _ in 0..MAX_REPAIRS {
             if removed.len() == self.forced.removed.len() {
                 return None;
             }
             let mut trial = self.trials.run(&removed, buying, Care::Fine);
-            let because = |nodes: BTreeSet<u32>, obstacle| -> BTreeMap<u32, Obstacle> {
+            let because = |nodes: BTreeSet<NodeId>, obstacle| -> BTreeMap<NodeId, Obstacle> {
                 nodes.into_iter().map(|node| (node, obstacle)).collect()
             };
             let mut stranded = trial.stranded();

@@ -9,7 +9,7 @@ use super::budgets::{Budgets, PodBudgets, give_both_back, take_both};
 use super::candidate::{Candidate, Standing, expired};
 use super::trial::{Buying, Care, Trial, Trials};
 use crate::plan::Code;
-use crate::problem::DisruptionReason;
+use crate::problem::{DisruptionReason, NodeId};
 
 /// Rounds of putting nodes back whose pods find no other place.
 const MAX_ROUNDS: usize = 8;
@@ -90,7 +90,7 @@ fn apply_budgets(
         }
         keep(trials, candidates, budgets, pods, causes, &stranded);
     }
-    let rest: BTreeSet<u32> = causes
+    let rest: BTreeSet<NodeId> = causes
         .iter()
         .filter(|(_, cause)| **cause != DisruptionReason::Expired)
         .map(|(node, _)| *node)
@@ -100,7 +100,7 @@ fn apply_budgets(
 }
 
 fn run(trials: &Trials<'_, '_>, causes: &Causes) -> Trial {
-    let removed: BTreeSet<u32> = causes.keys().copied().collect();
+    let removed: BTreeSet<NodeId> = causes.keys().copied().collect();
     trials.run(&removed, Buying::Allowed, Care::Fine)
 }
 
@@ -110,7 +110,7 @@ fn keep(
     budgets: &mut Budgets,
     pods: &mut PodBudgets<'_>,
     causes: &mut Causes,
-    nodes: &BTreeSet<u32>,
+    nodes: &BTreeSet<NodeId>,
 ) {
     for candidate in candidates.iter_mut() {
         if nodes.contains(&candidate.node) {

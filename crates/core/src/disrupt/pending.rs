@@ -6,7 +6,7 @@ use super::candidate::expired;
 use crate::name::Name;
 use crate::pack::{Options, blocks_drain, solve_closing};
 use crate::plan::{Launch, Plan, bought, singles, stock};
-use crate::problem::{Node, Pod, Problem};
+use crate::problem::{Node, NodeId, Pod, Problem};
 use crate::resources::Resources;
 
 /// A problem in which nothing waits, and the plan for what waited.
@@ -72,9 +72,9 @@ impl<'p> PendingPlaced<'p> {
             };
         }
         // A node whose time is up is removed whatever it carries: no more pods are sent there.
-        let closed: Vec<u32> = (0..given.nodes.len())
-            .filter(|index| expired(given, &given.nodes[*index]))
-            .filter_map(|index| u32::try_from(index).ok())
+        let closed: Vec<NodeId> = (0..given.nodes.len())
+            .map(NodeId::at)
+            .filter(|node| expired(given, given.node_at(*node)))
             .collect();
         let first = solve_closing(given, &closed, options);
         let mut after_pending = given.clone();

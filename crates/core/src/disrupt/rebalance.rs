@@ -6,7 +6,7 @@ use crate::labels;
 use crate::money::Money;
 use crate::name::Name;
 use crate::plan::{Home, Launch, Plan};
-use crate::problem::{CapacityType, Node, Problem};
+use crate::problem::{CapacityType, Node, NodeId, Problem};
 
 /// What takes the place of one node.
 #[derive(Default)]
@@ -17,8 +17,8 @@ struct Trade<'a> {
 }
 
 /// What is said about the going of each node whose pods make another way of paying or another zone worth it.
-pub(super) fn told(problem: &Problem, plan: &Plan) -> BTreeMap<u32, String> {
-    let mut all: BTreeMap<u32, Trade<'_>> = BTreeMap::new();
+pub(super) fn told(problem: &Problem, plan: &Plan) -> BTreeMap<NodeId, String> {
+    let mut all: BTreeMap<NodeId, Trade<'_>> = BTreeMap::new();
     for launch in &plan.launches {
         for pod in &launch.pods {
             if let Home::Node(node) = pod.home {

@@ -6,12 +6,12 @@ use super::candidate::quiet_until;
 use crate::money::Money;
 use crate::pack::{Options, Relaxations, Scenario};
 use crate::plan::{Home, Launch, Plan};
-use crate::problem::{NodePhase, Problem};
+use crate::problem::{NodeId, NodePhase, Problem};
 
 /// What happens when some nodes go.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trial {
-    pub(super) removed: BTreeSet<u32>,
+    pub(super) removed: BTreeSet<NodeId>,
     pub(super) plan: Plan,
     /// What the cluster costs then, surcharges included.
     pub(super) total: Money,
@@ -21,7 +21,7 @@ pub(super) struct Trial {
 
 impl Trial {
     /// Nodes some of whose pods find no place.
-    pub(super) fn stranded(&self) -> BTreeSet<u32> {
+    pub(super) fn stranded(&self) -> BTreeSet<NodeId> {
         let pods = self.plan.unplaced.iter().flat_map(|one| &one.pods);
         pods.filter_map(|pod| match pod.home {
             Home::Node(node) => Some(node),
@@ -78,7 +78,7 @@ impl<'c, 'p> Trials<'c, 'p> {
                 .and_then(|pool| quiet_until(problem, pool, node))
                 .is_some();
             if quiet || node.phase != NodePhase::Ready || node.unready {
-                base = base.sparing(u32::try_from(index).unwrap_or(u32::MAX));
+                base = base.sparing(NodeId::at(index));
             }
         }
         let staying = problem.nodes.iter().filter(|node| !node.deleting);
@@ -100,7 +100,7 @@ impl<'c, 'p> Trials<'c, 'p> {
         self.relaxations.meets_min_values(launch)
     }
 
-    pub(super) fn run(&self, removed: &BTreeSet<u32>, buying: Buying, care: Care) -> Trial {
+    pub(super) fn run(&self, removed: &BTreeSet<NodeId>, buying: Buying, care: Care) -> Trial {
         let mut scenario = self.base.clone();
         for node in removed {
             scenario = scenario.without(*node);

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 
 use crate::money::Money;
 use crate::plan::{Home, Launch, Plan, PodRef};
-use crate::problem::Problem;
+use crate::problem::{NodeId, Problem};
 use crate::resources::PODS;
 
 /// What the pods of each node cost after the plan, by node. Room on nodes that stay costs nothing.
-pub(super) fn shares(problem: &Problem, plan: &Plan) -> BTreeMap<u32, Money> {
-    let mut all: BTreeMap<u32, Money> = BTreeMap::new();
+pub(super) fn shares(problem: &Problem, plan: &Plan) -> BTreeMap<NodeId, Money> {
+    let mut all: BTreeMap<NodeId, Money> = BTreeMap::new();
     for launch in &plan.launches {
         let weights: Vec<(PodRef, f64)> = launch
             .pods

@@ -18,7 +18,7 @@ use crate::pack::compile::Compiled;
 use crate::pack::compile::caps;
 use crate::pack::compile::column_sets::{NOTHING, SetId, Sets};
 use crate::pack::compile::groups::GroupKind;
-use crate::pack::compile::ids::{CellId, ClassId, ColumnId, DemandId, GroupId};
+use crate::pack::compile::ids::{CellId, ClassId, ColumnId, DemandId, GroupId, LevelId};
 use crate::pack::compile::nodes::ExistingNode;
 use crate::pack::compile::profile::Level;
 use crate::pack::dense::bits::Bits;
@@ -26,6 +26,7 @@ use crate::pack::dense::intern::FixedMap;
 use crate::pack::dense::typed::{Id as _, IdVec, ids};
 use crate::pack::dense::vector::Vector;
 use crate::pack::scenario::{Queue, Scenario};
+use crate::problem::NodeId;
 
 pub(crate) use lot_limits::LotLimits;
 
@@ -41,7 +42,7 @@ pub(crate) const ANYWHERE: CellId = CellId(u32::MAX);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Lot {
     pub(crate) class: ClassId,
-    pub(crate) level: u32,
+    pub(crate) level: LevelId,
     pub(crate) set: SetId,
     pub(crate) cell: CellId,
     pub(crate) count: u32,
@@ -50,7 +51,7 @@ pub(crate) struct Lot {
 /// Where an anchored pod goes, in order of binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    Node(u32),
+    Node(NodeId),
     Lot(LotId),
 }
 
@@ -58,7 +59,7 @@ pub(crate) enum Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Event {
     pub(crate) class: ClassId,
-    pub(crate) level: u32,
+    pub(crate) level: LevelId,
     pub(crate) place: Place,
 }
 
@@ -86,7 +87,7 @@ pub(crate) struct Assignment {
     pub(crate) queues: Vec<Queue>,
     pub(crate) lots: IdVec<LotId, Lot>,
     /// Pods put on nodes: node, class, count.
-    pub(crate) on_nodes: Vec<(u32, ClassId, u32)>,
+    pub(crate) on_nodes: Vec<(NodeId, ClassId, u32)>,
     /// Anchored pods in order of binding.
     pub(crate) events: Vec<Event>,
     /// Pods that find no place at all: class and count.
@@ -133,17 +134,17 @@ pub(crate) struct Assigner<'a, 'p> {
     compiled: &'a Compiled<'p>,
     sets: &'a mut Sets,
     lot_limits: &'a LotLimits,
-    nodes: Vec<ExistingNode>,
+    nodes: IdVec<NodeId, ExistingNode>,
     /// Usable hosts in order.
-    order: Vec<u32>,
+    order: Vec<NodeId>,
     /// Hosts closed to pods that already run somewhere.
     closed_to_running: &'a Bits,
     /// Hosts whose pods look for another place.
     removed: &'a Bits,
     out: Assignment,
-    lot_index: FixedMap<(ClassId, u32, SetId), LotId>,
+    lot_index: FixedMap<(ClassId, LevelId, SetId), LotId>,
     /// Cheapest share of a machine by class, level, cell and tier of pools.
-    shares: FixedMap<(ClassId, u32, CellId, usize), (SetId, i64)>,
+    shares: FixedMap<(ClassId, LevelId, CellId, usize), (SetId, i64)>,
     buys: bool,
     /// Less important pods have not had their turn yet.
     others_come: bool,
@@ -159,15 +160,13 @@ impl<'a, 'p> Assigner<'a, 'p> {
         lot_limits: &'a LotLimits,
     ) -> Self {
         let removed = &scenario.removed;
-        let mut order: Vec<u32> = (0..compiled.nodes.len() as u32)
-            .filter(|index| {
-                let at = *index as usize;
-                !removed.contains(at)
-                    && !scenario.closed.contains(at)
-                    && !compiled.problem.nodes[at].deleting
-            })
-            .collect();
-        order.sort_by_key(|index| compiled.nodes[*index as usize].order);
+        let usable = |node: &NodeId| {
+            !removed.contains(node.index())
+                && !scenario.closed.contains(node.index())
+                && !compiled.problem.node_at(*node).deleting
+        };
+        let mut order: Vec<NodeId> = compiled.nodes.ids().filter(usable).collect();
+        order.sort_by_key(|node| compiled.nodes[*node].order);
         Assigner {
             compiled,
             sets,
@@ -256,7 +255,7 @@ impl<'a, 'p> Assigner<'a, 'p> {
 
     fn has_affinity(&self, class: ClassId) -> bool {
         let profile = self.compiled.profile(class);
-        let first = profile.levels.get(self.lot_limits.first_level(profile));
+        let first = profile.levels.find(self.lot_limits.first_level(profile));
         first
             .is_some_and(|level| !level.host_affinity.is_empty() || self.has_domain_affinity(level))
     }
@@ -282,12 +281,13 @@ impl<'a, 'p> Assigner<'a, 'p> {
             }
             return left;
         }
-        for index in self.lot_limits.first_level(profile)..profile.levels.len() {
+        let first = self.lot_limits.first_level(profile).index();
+        for (index, level) in profile.levels.pairs().skip(first) {
             left = self.fill_nodes(class, index, left);
             if left == 0 {
                 return 0;
             }
-            if !profile.levels[index].host_affinity.is_empty() {
+            if !level.host_affinity.is_empty() {
                 let set = self.base(class, index, None, 0);
                 left -= self.start_group(class, index, set, left);
             }
@@ -300,7 +300,7 @@ impl<'a, 'p> Assigner<'a, 'p> {
     }
 
     /// Puts pods into lots, those of the heaviest pools first; returns how many can have no machine.
-    fn buy(&mut self, class: ClassId, level: usize, count: u32) -> u32 {
+    fn buy(&mut self, class: ClassId, level: LevelId, count: u32) -> u32 {
         if !self.may_buy(&self.compiled.profile(class).levels[level]) {
             return count;
         }
@@ -312,7 +312,7 @@ impl<'a, 'p> Assigner<'a, 'p> {
             }
             let take = left.min(self.limit_left(class, level, set));
             if take > 0 {
-                self.lot(class, level as u32, set, ANYWHERE, take);
+                self.lot(class, level, set, ANYWHERE, take);
                 left -= take;
             }
         }
@@ -324,7 +324,7 @@ impl<'a, 'p> Assigner<'a, 'p> {
     fn place_surplus(&mut self, class: ClassId, count: u32) -> bool {
         let compiled = self.compiled;
         let profile = compiled.profile(class);
-        let Some(level) = profile.levels.len().checked_sub(1) else {
+        let Some(level) = profile.levels.ids().next_back() else {
             return false;
         };
         let uncounted = compiled.class(class).uncounted.is_some();
@@ -343,18 +343,18 @@ impl<'a, 'p> Assigner<'a, 'p> {
                 return false;
             };
             let (set, _) = self.counted(class, set);
-            self.lot(class, level as u32, set, cell, count)
+            self.lot(class, level, set, cell, count)
         } else {
             let set = self.base(class, level, None, 0);
             if set == NOTHING {
                 return false;
             }
-            self.lot(class, level as u32, set, ANYWHERE, count)
+            self.lot(class, level, set, ANYWHERE, count)
         };
         if profile.anchored {
             let event = Event {
                 class,
-                level: level as u32,
+                level,
                 place: Place::Lot(lot),
             };
             let again = std::iter::repeat_n(event, count as usize);
@@ -365,7 +365,7 @@ impl<'a, 'p> Assigner<'a, 'p> {
         true
     }
 
-    fn base(&mut self, class: ClassId, level: usize, cell: Option<CellId>, tier: usize) -> SetId {
+    fn base(&mut self, class: ClassId, level: LevelId, cell: Option<CellId>, tier: usize) -> SetId {
         if !self.buys {
             return NOTHING;
         }
@@ -373,14 +373,21 @@ impl<'a, 'p> Assigner<'a, 'p> {
     }
 
     /// How many more pods of a lot can have a machine.
-    fn limit_left(&self, class: ClassId, level: usize, set: SetId) -> u32 {
-        let most = self.lot_limits.of(class, level as u32, set);
-        let lot = self.lot_index.get(&(class, level as u32, set));
+    fn limit_left(&self, class: ClassId, level: LevelId, set: SetId) -> u32 {
+        let most = self.lot_limits.of(class, level, set);
+        let lot = self.lot_index.get(&(class, level, set));
         let present = lot.map_or(0, |lot| self.out.lots[*lot].count);
         most.saturating_sub(present)
     }
 
-    fn lot(&mut self, class: ClassId, level: u32, set: SetId, cell: CellId, count: u32) -> LotId {
+    fn lot(
+        &mut self,
+        class: ClassId,
+        level: LevelId,
+        set: SetId,
+        cell: CellId,
+        count: u32,
+    ) -> LotId {
         let next = LotId::at(self.out.lots.len());
         let index = *self.lot_index.entry((class, level, set)).or_insert(next);
         if index == next {
@@ -397,7 +404,7 @@ impl<'a, 'p> Assigner<'a, 'p> {
     }
 
     /// Puts as many pods of a class as possible on nodes, first fit.
-    fn fill_nodes(&mut self, class: ClassId, position: usize, count: u32) -> u32 {
+    fn fill_nodes(&mut self, class: ClassId, position: LevelId, count: u32) -> u32 {
         let compiled = self.compiled;
         let level = &compiled.profile(class).levels[position];
         let mut left = count;
@@ -417,24 +424,23 @@ impl<'a, 'p> Assigner<'a, 'p> {
     }
 
     /// How many pods of a class a node takes, rules about domains aside.
-    fn room_on(&self, class: ClassId, level: &Level, index: u32) -> u32 {
+    fn room_on(&self, class: ClassId, level: &Level, node: NodeId) -> u32 {
         let rules = || level.host_affinity.iter().map(|rule| rule.group);
-        if rules().all(|group| self.has_neighbour(index, group)) {
-            self.space_on(class, level, index)
+        if rules().all(|group| self.has_neighbour(node, group)) {
+            self.space_on(class, level, node)
         } else {
             0
         }
     }
 
     /// The same, whichever pods are there already.
-    fn space_on(&self, class: ClassId, level: &Level, index: u32) -> u32 {
+    fn space_on(&self, class: ClassId, level: &Level, node: NodeId) -> u32 {
         let compiled = self.compiled;
-        let node = &self.nodes[index as usize];
         let requests = &compiled.class(class).requests;
-        if !requests.fits(&node.room)
-            || !compiled.demand_nodes[level.demand].contains(index as usize)
-            || (self.running && self.closed_to_running.contains(index as usize))
-        {
+        let barred = !compiled.demand_nodes[level.demand].contains(node.index())
+            || (self.running && self.closed_to_running.contains(node.index()));
+        let node = &self.nodes[node];
+        if barred || !requests.fits(&node.room) {
             return 0;
         }
         let copies = requests.copies_in(&node.room).min(i64::from(u32::MAX)) as u32;
@@ -446,9 +452,8 @@ impl<'a, 'p> Assigner<'a, 'p> {
         }
     }
 
-    fn has_neighbour(&self, index: u32, group: GroupId) -> bool {
-        let node = &self.nodes[index as usize];
-        caps::carries(&node.caps, group)
+    fn has_neighbour(&self, node: NodeId, group: GroupId) -> bool {
+        caps::carries(&self.nodes[node].caps, group)
     }
 
     fn volumes_fit(&self, class: ClassId, node: &ExistingNode) -> bool {
@@ -465,10 +470,10 @@ impl<'a, 'p> Assigner<'a, 'p> {
         })
     }
 
-    fn put(&mut self, class: ClassId, position: usize, index: u32, count: u32) {
+    fn put(&mut self, class: ClassId, position: LevelId, id: NodeId, count: u32) {
         let compiled = self.compiled;
         let level = &compiled.profile(class).levels[position];
-        let node = &mut self.nodes[index as usize];
+        let node = &mut self.nodes[id];
         let requests = &compiled.class(class).requests;
         node.room.subtract(&requests.times(i64::from(count)));
         for cap in &level.caps {
@@ -480,17 +485,17 @@ impl<'a, 'p> Assigner<'a, 'p> {
                 claims.insert(volume.claim.clone());
             }
         }
-        self.out.on_nodes.push((index, class, count));
+        self.out.on_nodes.push((id, class, count));
         if profile.anchored {
-            let counted = |filter: DemandId| compiled.demand_nodes[filter].contains(index as usize);
-            let cell = compiled.nodes[index as usize].cell;
+            let counted = |filter: DemandId| compiled.demand_nodes[filter].contains(id.index());
+            let cell = compiled.nodes[id].cell;
             let topology = &mut self.out.topology;
             topology.add(compiled, profile, level, cell, count as i32, counted);
             for _ in 0..count {
                 self.out.events.push(Event {
                     class,
-                    level: position as u32,
-                    place: Place::Node(index),
+                    level: position,
+                    place: Place::Node(id),
                 });
             }
         }
@@ -500,12 +505,11 @@ impl<'a, 'p> Assigner<'a, 'p> {
     fn place_anchored(&mut self, class: ClassId, count: u32) -> bool {
         let compiled = self.compiled;
         let profile = compiled.profile(class);
-        let levels = profile.levels.iter().enumerate();
-        for (index, level) in levels.skip(self.lot_limits.first_level(profile)) {
+        let levels = profile.levels.pairs();
+        for (index, level) in levels.skip(self.lot_limits.first_level(profile).index()) {
             let mut allowed = self.allowed(class, index);
             let node = self.order.iter().copied().find(|node| {
-                allowed[compiled.nodes[*node as usize].cell]
-                    && self.room_on(class, level, *node) > 0
+                allowed[compiled.nodes[*node].cell] && self.room_on(class, level, *node) > 0
             });
             if let Some(node) = node {
                 self.put(class, index, node, 1);
@@ -539,7 +543,7 @@ impl<'a, 'p> Assigner<'a, 'p> {
     }
 
     /// Cells that the rules of a level about domains allow now.
-    fn allowed(&self, class: ClassId, level: usize) -> IdVec<CellId, bool> {
+    fn allowed(&self, class: ClassId, level: LevelId) -> IdVec<CellId, bool> {
         let compiled = self.compiled;
         let profile = compiled.profile(class);
         let cells = compiled.cells.ids();
@@ -553,7 +557,7 @@ impl<'a, 'p> Assigner<'a, 'p> {
     fn opening(
         &mut self,
         class: ClassId,
-        level: usize,
+        level: LevelId,
         cell: CellId,
     ) -> Option<(usize, SetId, i64)> {
         for tier in 0.. {
@@ -573,11 +577,11 @@ impl<'a, 'p> Assigner<'a, 'p> {
     fn share(
         &mut self,
         class: ClassId,
-        level: usize,
+        level: LevelId,
         cell: CellId,
         tier: usize,
     ) -> Option<(SetId, i64)> {
-        let key = (class, level as u32, cell, tier);
+        let key = (class, level, cell, tier);
         if let Some(known) = self.shares.get(&key) {
             return (known.0 != NOTHING).then_some(*known);
         }
@@ -621,11 +625,11 @@ impl<'a, 'p> Assigner<'a, 'p> {
     }
 
     /// Sends a pod to a new machine in a cell.
-    fn send(&mut self, class: ClassId, level: usize, cell: CellId, set: SetId) {
+    fn send(&mut self, class: ClassId, level: LevelId, cell: CellId, set: SetId) {
         let compiled = self.compiled;
         let profile = compiled.profile(class);
         let (set, uncounted) = self.counted(class, set);
-        let lot = self.lot(class, level as u32, set, cell, 1);
+        let lot = self.lot(class, level, set, cell, 1);
         let rules = &profile.levels[level];
         let counted = |filter: DemandId| !uncounted.contains(&filter);
         self.out
@@ -633,7 +637,7 @@ impl<'a, 'p> Assigner<'a, 'p> {
             .add(compiled, profile, rules, cell, 1, counted);
         self.out.events.push(Event {
             class,
-            level: level as u32,
+            level,
             place: Place::Lot(lot),
         });
     }

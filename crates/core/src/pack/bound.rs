@@ -4,6 +4,7 @@ mod custom;
 mod spread;
 
 use crate::pack::compile::ids::ClassId;
+use crate::problem::NodeId;
 use std::collections::BTreeMap;
 
 use crate::money::Money;
@@ -44,9 +45,10 @@ pub(crate) fn lower_bound(
     if lots.is_empty() || !scenario.buys {
         return Money::ZERO;
     }
-    let nodes: Vec<usize> = (0..compiled.nodes.len())
-        .filter(|node| !scenario.removed.contains(*node) && !compiled.problem.nodes[*node].deleting)
-        .collect();
+    let stays = |node: &NodeId| {
+        !scenario.removed.contains(node.index()) && !compiled.problem.node_at(*node).deleting
+    };
+    let nodes: Vec<NodeId> = compiled.nodes.ids().filter(stays).collect();
     // A domain that sells no more machines holds no spread back: pods may then all be in the others.
     let open = compiled.nodes.is_empty() && !compiled.supply.limited();
     let without = effort.without;
@@ -145,15 +147,17 @@ fn placed(
             gone
         });
         let profile = compiled.profile(queue.class);
-        if gone == queue.count || profile.levels.is_empty() {
+        let Some(level) = profile.levels.ids().next_back() else {
+            continue;
+        };
+        if gone == queue.count {
             continue;
         }
-        let level = profile.levels.len() - 1;
         let set = sets.demanded(compiled, profile.levels[level].demand);
         if set != NOTHING {
             lots.push(Lot {
                 class: queue.class,
-                level: level as u32,
+                level,
                 set,
                 cell: crate::pack::assign::ANYWHERE,
                 count: queue.count - gone,

@@ -37,7 +37,7 @@ use crate::pack::dense::intern::{FixedMap, Interner};
 use crate::pack::dense::typed::{Id as _, IdVec};
 use crate::pack::dense::vector::{Table, Vector};
 use crate::plan::{Home, PodRef};
-use crate::problem::{Pod, Problem};
+use crate::problem::{NodeId, Pod, PoolId, Problem};
 use crate::taints::Effect;
 
 /// Pods that are alike, size included.
@@ -81,7 +81,7 @@ pub(crate) struct Compiled<'p> {
     /// Class of each group of pending pods.
     pub(crate) pending: Vec<ClassId>,
     /// Class of each group of pods on each node; daemons have one too.
-    pub(crate) bound: Vec<Vec<ClassId>>,
+    pub(crate) bound: IdVec<NodeId, Vec<ClassId>>,
     pub(crate) offers: IdVec<OfferId, Offer>,
     pub(crate) tie_break: TieBreak,
     pub(crate) pools: Vec<PoolTerms>,
@@ -105,7 +105,7 @@ pub(crate) struct Compiled<'p> {
     pub(crate) cell_columns: IdVec<CellId, Bits>,
     /// Columns by weight of their pool, heaviest first.
     pub(crate) tiers: Vec<Bits>,
-    pub(crate) nodes: Vec<ExistingNode>,
+    pub(crate) nodes: IdVec<NodeId, ExistingNode>,
 }
 
 impl<'p> Compiled<'p> {
@@ -131,7 +131,8 @@ impl<'p> Compiled<'p> {
         let mut classes = Classes::new(&shapes, &table);
         let pending = classes.of_all(&problem.pods);
         let nodes = problem.nodes.iter();
-        let bound: Vec<Vec<ClassId>> = nodes.map(|node| classes.of_all(&node.pods)).collect();
+        let bound: IdVec<NodeId, Vec<ClassId>> =
+            nodes.map(|node| classes.of_all(&node.pods)).collect();
         let classes = classes.list;
 
         let mut min_values = MinValues::new(problem, &pools);
@@ -191,7 +192,7 @@ impl<'p> Compiled<'p> {
             cells,
             cell_columns,
             tiers,
-            nodes,
+            nodes: nodes.into(),
         }
     }
 
@@ -213,7 +214,7 @@ impl<'p> Compiled<'p> {
     pub(crate) fn class_of(&self, pod: PodRef) -> ClassId {
         match pod.home {
             Home::Pending => self.pending[pod.group as usize],
-            Home::Node(node) => self.bound[node as usize][pod.group as usize],
+            Home::Node(node) => self.bound[node][pod.group as usize],
         }
     }
 
@@ -253,8 +254,8 @@ fn over_columns(columns: &[Column], test: impl Fn(&Column) -> bool) -> Bits {
 
 /// Columns by weight of their pool, heaviest first.
 fn tiers(problem: &Problem, pools: &[PoolTerms], columns: &[Column]) -> Vec<Bits> {
-    let weight = |pool: u32| problem.pool_at(pool).weight;
-    let mut weights: Vec<i32> = pools.iter().map(|pool| weight(pool.index)).collect();
+    let weight = |pool: PoolId| problem.pool_at(pool).weight;
+    let mut weights: Vec<i32> = pools.iter().map(|pool| weight(pool.pool)).collect();
     weights.sort_unstable_by(|a, b| b.cmp(a));
     weights.dedup();
     weights

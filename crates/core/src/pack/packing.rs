@@ -65,7 +65,7 @@ impl<'a> Context<'a, '_> {
 
     pub(crate) fn level(&self, lot: LotId) -> &Level {
         let lot = self.lot(lot);
-        &self.compiled.profile(lot.class).levels[lot.level as usize]
+        &self.compiled.profile(lot.class).levels[lot.level]
     }
 
     pub(crate) fn priority(&self, lot: LotId) -> i32 {

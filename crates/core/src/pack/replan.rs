@@ -16,7 +16,7 @@ use crate::pack::scenario::Scenario;
 use crate::pack::search::Options;
 use crate::pack::search::score::{Missing, Score};
 use crate::plan::{Aftermath, Placement, Plan, PodRef, stock};
-use crate::problem::Problem;
+use crate::problem::{NodeId, PoolId, Problem};
 
 /// Rounds at most. Every one places some pods; two are hardly ever needed.
 const LOOKS: usize = 8;
@@ -27,7 +27,7 @@ const NEW: &str = "(new machine) ";
 /// The best plan; where pods are left that might have had a place, the best after planning again for them.
 pub(crate) fn planned(
     problem: &Problem,
-    closed: &[u32],
+    closed: &[NodeId],
     options: &Options,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Plan {
@@ -88,14 +88,14 @@ fn may_be_placed(compiled: &Compiled<'_>, class: ClassId) -> bool {
             let mut nodes = compiled.demand_nodes[level.demand].iter();
             !level.host_affinity.is_empty()
                 || columns.any(|column| fits(&compiled.column(ColumnId::at(column)).room))
-                || nodes.any(|node| fits(&compiled.nodes[node].room))
+                || nodes.any(|node| fits(&compiled.nodes[NodeId::at(node)].room))
         })
 }
 
 /// The plan with places for pods that find one after its execution, but on nodes that are closed.
 pub(crate) fn complete(
     compiled: &Compiled<'_>,
-    closed: &[u32],
+    closed: &[NodeId],
     mut plan: Plan,
     options: &Options,
     mut go_on: impl FnMut() -> bool,
@@ -156,10 +156,10 @@ fn closing_bounded_by_min_values(
     let picky = launches.filter(|(_, launch)| {
         let mut pools = compiled.problem.pools.iter();
         let pool = pools.position(|pool| pool.name == launch.pool);
-        pool.is_some_and(|pool| compiled.min_values.asks(pool as u32))
+        pool.is_some_and(|pool| compiled.min_values.asks(PoolId::at(pool)))
     });
     picky.fold(asked, |asked, (index, _)| {
-        asked.closing((nodes + index) as u32)
+        asked.closing(NodeId::at(nodes + index))
     })
 }
 

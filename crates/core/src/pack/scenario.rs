@@ -6,7 +6,7 @@ use crate::pack::compile::{Compiled, Run};
 use crate::pack::dense::bits::Bits;
 use crate::pack::dense::vector::{CPU, MEMORY};
 use crate::plan::Home;
-use crate::problem::Problem;
+use crate::problem::{NodeId, Problem};
 
 /// Pods of one class that wait.
 #[derive(Clone, Debug)]
@@ -43,28 +43,28 @@ impl Scenario {
 
     /// Takes a node away: its pods join those that wait.
     #[must_use]
-    pub(crate) fn without(mut self, node: u32) -> Self {
-        self.removed.insert(node as usize);
+    pub(crate) fn without(mut self, node: NodeId) -> Self {
+        self.removed.insert(node.index());
         self
     }
 
     /// No pod may come to this node.
     #[must_use]
-    pub(crate) fn closing(mut self, node: u32) -> Self {
-        self.closed.insert(node as usize);
+    pub(crate) fn closing(mut self, node: NodeId) -> Self {
+        self.closed.insert(node.index());
         self
     }
 
     /// No pod may come to any of these nodes.
     #[must_use]
-    pub(crate) fn closing_all(self, nodes: &[u32]) -> Self {
+    pub(crate) fn closing_all(self, nodes: &[NodeId]) -> Self {
         nodes.iter().copied().fold(self, Scenario::closing)
     }
 
     /// Only pods that wait already may come to this node, not those of nodes taken away.
     #[must_use]
-    pub(crate) fn sparing(mut self, node: u32) -> Self {
-        self.closed_to_running.insert(node as usize);
+    pub(crate) fn sparing(mut self, node: NodeId) -> Self {
+        self.closed_to_running.insert(node.index());
         self
     }
 
@@ -102,15 +102,15 @@ impl Scenario {
                 push(Home::Pending, group, *class, pod.count);
             }
         }
-        for (index, classes) in compiled.bound.iter().enumerate() {
-            let node = &problem.nodes[index];
-            if !node.deleting && !self.removed.contains(index) {
+        for (id, classes) in compiled.bound.pairs() {
+            let node = problem.node_at(id);
+            let taken_away = self.removed.contains(id.index());
+            if !node.deleting && !taken_away {
                 continue;
             }
-            let taken_away = self.removed.contains(index);
             for (group, (pod, class)) in node.pods.iter().zip(classes).enumerate() {
                 if pod.reschedulable() && (taken_away || !blocks_drain(problem, node, pod)) {
-                    push(Home::Node(index as u32), group, *class, pod.count);
+                    push(Home::Node(id), group, *class, pod.count);
                 }
             }
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{Home, Launch, Plan, PodRef, stock};
 use crate::labels;
 use crate::name::Name;
-use crate::problem::{InstanceType, Node, Pod, Problem};
+use crate::problem::{InstanceType, Node, NodeId, Pod, Problem};
 
 /// The problem after everything in the plan has come to pass: machines are nodes and no longer for sale, pods are where
 /// they were put, nodes that were to go are gone. New nodes are called `prefix` and a number.
@@ -50,7 +50,7 @@ impl Aftermath {
         // Nodes on their way out keep what was not moved.
         for (index, node) in after.nodes.iter_mut().enumerate() {
             if problem.nodes[index].deleting {
-                node.pods = remaining(Home::Node(number(index)));
+                node.pods = remaining(Home::Node(NodeId::at(index)));
             }
         }
         after.nodes.retain(|node| !going.contains(&node.name));

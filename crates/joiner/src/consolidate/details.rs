@@ -65,7 +65,7 @@ fn moves(problem: &Problem, plan: &Plan, prefix: &str) -> Vec<String> {
             let from = match pod.home {
                 Home::Node(node) => problem
                     .nodes
-                    .get(node as usize)
+                    .get(node.index())
                     .map_or_else(String::new, |node| node.name.to_string()),
                 Home::Pending => "pending".to_owned(),
             };

@@ -8,7 +8,7 @@ use crate::disrupt::trial::{Trial, Trials};
 use crate::disrupt::worth;
 use crate::money::Money;
 use crate::plan::{Home, Launch, Plan, PodRef, Purchase};
-use crate::problem::{CapacityType, ConsolidationPolicy, Problem};
+use crate::problem::{CapacityType, ConsolidationPolicy, NodeId, Problem};
 
 /// What saves less than this, in percent of what it replaces, is not worth moving pods for: prices wobble by as much,
 /// and a cluster that is as good as the solver can make it must come to rest.
@@ -26,7 +26,7 @@ const BALANCE: f64 = 0.5;
 
 /// Nodes that meet on machines, and these machines; or one node whose pods go where there is room.
 struct Part<'a> {
-    nodes: Vec<u32>,
+    nodes: Vec<NodeId>,
     launches: Vec<&'a Launch>,
     at: Vec<usize>,
     /// Some of its pods go where there is room.
@@ -41,9 +41,9 @@ fn top(leader: &mut [usize], mut at: usize) -> usize {
     at
 }
 
-fn parts<'a>(plan: &'a Plan, removed: &BTreeSet<u32>) -> Vec<Part<'a>> {
-    let order: Vec<u32> = removed.iter().copied().collect();
-    let position: BTreeMap<u32, usize> = order.iter().copied().zip(0..).collect();
+fn parts<'a>(plan: &'a Plan, removed: &BTreeSet<NodeId>) -> Vec<Part<'a>> {
+    let order: Vec<NodeId> = removed.iter().copied().collect();
+    let position: BTreeMap<NodeId, usize> = order.iter().copied().zip(0..).collect();
     let mut leader: Vec<usize> = (0..order.len()).collect();
     let homes = |pods: &[PodRef]| -> Vec<usize> {
         let homes = pods.iter().filter_map(|pod| match pod.home {
@@ -85,7 +85,7 @@ fn parts<'a>(plan: &'a Plan, removed: &BTreeSet<u32>) -> Vec<Part<'a>> {
     all.into_values().collect()
 }
 
-fn cost(problem: &Problem, node: u32) -> Money {
+fn cost(problem: &Problem, node: NodeId) -> Money {
     let price = problem.node_at(node).price.unwrap_or_default();
     price + problem.settings.node_surcharge
 }
@@ -149,14 +149,15 @@ pub(super) fn offenders(
     candidates: &[Candidate],
     forced: &Trial,
     trial: &Trial,
-) -> BTreeMap<u32, Obstacle> {
-    let by_node: BTreeMap<u32, &Candidate> = candidates.iter().map(|one| (one.node, one)).collect();
-    let chosen = |nodes: &[u32]| -> Vec<u32> {
+) -> BTreeMap<NodeId, Obstacle> {
+    let by_node: BTreeMap<NodeId, &Candidate> =
+        candidates.iter().map(|one| (one.node, one)).collect();
+    let chosen = |nodes: &[NodeId]| -> Vec<NodeId> {
         let chosen = nodes.iter().filter(|node| !forced.removed.contains(node));
         chosen.copied().collect()
     };
     let mut back = BTreeMap::new();
-    let mut moves: Vec<(Part<'_>, Vec<u32>)> = Vec::new();
+    let mut moves: Vec<(Part<'_>, Vec<NodeId>)> = Vec::new();
     for part in parts(&trial.plan, &trial.removed) {
         let own = chosen(&part.nodes);
         if own.is_empty() {
@@ -187,10 +188,10 @@ pub(super) fn offenders(
 /// Those that gain least for what they cost.
 fn poorer_half(
     problem: &Problem,
-    by_node: &BTreeMap<u32, &Candidate>,
-    mut nodes: Vec<u32>,
-) -> Vec<u32> {
-    let ratio = |node: &u32| {
+    by_node: &BTreeMap<NodeId, &Candidate>,
+    mut nodes: Vec<NodeId>,
+) -> Vec<NodeId> {
+    let ratio = |node: &NodeId| {
         let price = cost(problem, *node);
         let worth = by_node.get(node).map(|one| one.elsewhere.cost_or(price));
         price.dollars() / worth.unwrap_or_default().dollars().max(1e-9)
@@ -203,7 +204,7 @@ fn poorer_half(
 /// What keeps spot nodes from being replaced by spot.
 fn spot_obstacle(
     problem: &Problem,
-    by_node: &BTreeMap<u32, &Candidate>,
+    by_node: &BTreeMap<NodeId, &Candidate>,
     part: &Part<'_>,
 ) -> Option<Obstacle> {
     let pools = part.nodes.iter().filter_map(|node| by_node.get(node));
@@ -231,7 +232,7 @@ pub(super) fn below_min_values(
     trials: &Trials<'_, '_>,
     forced: &Trial,
     trial: &Trial,
-) -> BTreeSet<u32> {
+) -> BTreeSet<NodeId> {
     let launches = trial.plan.launches.iter();
     let poor = launches.filter(|launch| !trials.meets_min_values(launch));
     poor.flat_map(|launch| &launch.pods)
@@ -247,10 +248,10 @@ pub(super) fn below_min_values(
 /// move is judged by itself, and each pool by its share of it: what is saved elsewhere makes no other move worth more.
 fn unbalanced(
     problem: &Problem,
-    by_node: &BTreeMap<u32, &Candidate>,
+    by_node: &BTreeMap<NodeId, &Candidate>,
     part: &Part<'_>,
-    chosen: &[u32],
-) -> Vec<u32> {
+    chosen: &[NodeId],
+) -> Vec<NodeId> {
     let before = part.before(problem).dollars();
     let saved = before - part.after(problem).dollars();
     let mut pools: BTreeMap<usize, Vec<&Candidate>> = BTreeMap::new();

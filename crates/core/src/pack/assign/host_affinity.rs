@@ -5,9 +5,10 @@
 
 use crate::pack::compile::caps::{self, HeldCaps};
 use crate::pack::compile::column_sets::{NOTHING, SetId};
-use crate::pack::compile::ids::{CellId, ClassId, GroupId};
+use crate::pack::compile::ids::{CellId, ClassId, GroupId, LevelId};
 use crate::pack::compile::profile::Level;
 use crate::pack::dense::typed::{Id as _, IdVec};
+use crate::problem::NodeId;
 
 use super::{ANYWHERE, Assigner};
 
@@ -65,7 +66,7 @@ impl Assigner<'_, '_> {
     pub(super) fn start_group(
         &mut self,
         class: ClassId,
-        position: usize,
+        position: LevelId,
         set: SetId,
         count: u32,
     ) -> u32 {
@@ -88,7 +89,7 @@ impl Assigner<'_, '_> {
     pub(super) fn start_group_within(
         &mut self,
         class: ClassId,
-        position: usize,
+        position: LevelId,
         allowed: &IdVec<CellId, bool>,
         count: u32,
     ) -> bool {
@@ -97,7 +98,7 @@ impl Assigner<'_, '_> {
         if !self.is_first_of_group(level) {
             return false;
         }
-        let within = |node: u32| allowed[compiled.nodes[node as usize].cell];
+        let within = |node: NodeId| allowed[compiled.nodes[node].cell];
         let Some((room, node)) = self.roomiest(class, level, within) else {
             return false;
         };
@@ -118,8 +119,8 @@ impl Assigner<'_, '_> {
         &self,
         class: ClassId,
         level: &Level,
-        allowed: impl Fn(u32) -> bool,
-    ) -> Option<(u32, u32)> {
+        allowed: impl Fn(NodeId) -> bool,
+    ) -> Option<(u32, NodeId)> {
         let nodes = self.order.iter().copied().filter(|node| allowed(*node));
         let rooms = nodes.map(|node| (self.space_on(class, level, node), node));
         // Of equals `max_by_key` takes the last.

@@ -7,10 +7,10 @@
 use crate::pack::compile::Compiled;
 use crate::pack::compile::column_sets::SetId;
 use crate::pack::compile::groups::GroupKind;
-use crate::pack::compile::ids::ClassId;
+use crate::pack::compile::ids::{ClassId, LevelId};
 use crate::pack::compile::profile::{Level, Profile};
 use crate::pack::dense::intern::FixedMap;
-use crate::pack::dense::typed::IdVec;
+use crate::pack::dense::typed::{Id as _, IdVec};
 
 use super::{Assignment, Lot, LotId};
 
@@ -18,7 +18,7 @@ use super::{Assignment, Lot, LotId};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LotLimits {
     /// Most pods of a lot, by class, level and set.
-    most: FixedMap<(ClassId, u32, SetId), u32>,
+    most: FixedMap<(ClassId, LevelId, SetId), u32>,
     /// Preferences are ignored.
     ignore_preferences: bool,
 }
@@ -41,18 +41,15 @@ impl LotLimits {
         self.most.is_empty()
     }
 
-    pub(super) fn of(&self, class: ClassId, level: u32, set: SetId) -> u32 {
+    pub(super) fn of(&self, class: ClassId, level: LevelId, set: SetId) -> u32 {
         let known = self.most.get(&(class, level, set));
         known.copied().unwrap_or(u32::MAX)
     }
 
     /// The first level that is respected.
-    pub(super) fn first_level(&self, profile: &Profile<'_>) -> usize {
-        if self.ignore_preferences {
-            profile.levels.len().saturating_sub(1)
-        } else {
-            0
-        }
+    pub(super) fn first_level(&self, profile: &Profile<'_>) -> LevelId {
+        let last = profile.levels.len().saturating_sub(1);
+        LevelId::at(if self.ignore_preferences { last } else { 0 })
     }
 
     /// Learns from what packing left over; says whether to assign again may help.
@@ -69,7 +66,7 @@ impl LotLimits {
             if packed >= expected {
                 continue;
             }
-            let level = &compiled.profile(lot.class).levels[lot.level as usize];
+            let level = &compiled.profile(lot.class).levels[lot.level];
             // Pods that have to be in one domain are better off together in another one.
             let most = if together(compiled, level) { 0 } else { packed };
             self.most.insert((lot.class, lot.level, lot.set), most);
@@ -88,6 +85,6 @@ fn together(compiled: &Compiled<'_>, level: &Level) -> bool {
 /// Whether pods of a lot could be sent anywhere else.
 fn has_alternative(compiled: &Compiled<'_>, lot: &Lot) -> bool {
     let profile = compiled.profile(lot.class);
-    let preferences_left = (lot.level as usize) + 1 < profile.levels.len();
+    let preferences_left = lot.level.index() + 1 < profile.levels.len();
     profile.anchored || preferences_left || compiled.tiers.len() > 1
 }

@@ -5,9 +5,10 @@
 //! has left, in size and shape.
 
 use crate::pack::compile::Compiled;
-use crate::pack::compile::ids::ClassId;
+use crate::pack::compile::ids::{ClassId, LevelId};
 use crate::pack::dense::vector::Vector;
 use crate::pack::scenario::Scenario;
+use crate::problem::NodeId;
 
 use super::{Assigner, Turn};
 
@@ -53,15 +54,16 @@ impl Assigner<'_, '_> {
             && first.is_some_and(|level| level.host_affinity.is_empty() && level.caps.is_empty())
     }
 
-    fn fill_node(&mut self, node: u32, turns: &mut [&mut Turn]) {
+    fn fill_node(&mut self, node: NodeId, turns: &mut [&mut Turn]) {
         let compiled = self.compiled;
-        let whole = self.nodes[node as usize].room;
+        let first = LevelId::default();
+        let whole = self.nodes[node].room;
         loop {
-            let room = self.nodes[node as usize].room;
+            let room = self.nodes[node].room;
             let mut best: Option<(f64, usize, u32)> = None;
             for (at, turn) in turns.iter().enumerate() {
                 self.running = turn.running;
-                let level = &compiled.profile(turn.class).levels[0];
+                let level = &compiled.profile(turn.class).levels[first];
                 let most = self.space_on(turn.class, level, node).min(turn.count);
                 let requests = &compiled.class(turn.class).requests;
                 let likeness = likeness(requests, &room, &whole);
@@ -71,7 +73,7 @@ impl Assigner<'_, '_> {
             }
             let Some((_, at, most)) = best else { return };
             let take = (most / PART).max(1);
-            self.put(turns[at].class, 0, node, take);
+            self.put(turns[at].class, first, node, take);
             turns[at].count -= take;
         }
     }

@@ -12,7 +12,7 @@ use crate::pack::compile::labels::ABSENT;
 use crate::pack::compile::profile::{DomainRule, Level, Profile};
 use crate::pack::dense::bits::Bits;
 use crate::pack::dense::typed::IdVec;
-use crate::problem::Problem;
+use crate::problem::{NodeId, PoolId, Problem};
 
 /// No owner of an anti-affinity has narrowed the domain.
 const FREE: i32 = i32::MAX;
@@ -63,15 +63,15 @@ impl Topology {
         if compiled.topology_keys.is_empty() {
             return topology;
         }
-        for (index, classes) in compiled.bound.iter().enumerate() {
-            let node = &compiled.problem.nodes[index];
+        for (id, classes) in compiled.bound.pairs() {
+            let node = compiled.problem.node_at(id);
             for (pod, class) in node.pods.iter().zip(classes) {
-                if !is_counted(compiled.problem, removed, index, pod) {
+                if !is_counted(compiled.problem, removed, id, pod) {
                     continue;
                 }
                 let profile = compiled.profile(*class);
-                let cell = compiled.nodes[index].cell;
-                let counted = |filter: DemandId| compiled.demand_nodes[filter].contains(index);
+                let cell = compiled.nodes[id].cell;
+                let counted = |filter: DemandId| compiled.demand_nodes[filter].contains(id.index());
                 if let Some(level) = profile.levels.last() {
                     topology.add(compiled, profile, level, cell, pod.count as i32, counted);
                 }
@@ -246,7 +246,7 @@ fn eligible(compiled: &Compiled<'_>, removed: &Bits, kind: GroupKind, key: u32) 
     let counted = &compiled.demand_nodes[filter];
     let filter = compiled.demands.get(filter);
     let problem: &Problem = compiled.problem;
-    let refused = |pool: u32| {
+    let refused = |pool: PoolId| {
         filter.tolerated != Tolerated::All
             && filter
                 .tolerated
@@ -263,7 +263,7 @@ fn eligible(compiled: &Compiled<'_>, removed: &Bits, kind: GroupKind, key: u32) 
     let there = counted
         .iter()
         .filter(stays)
-        .map(|node| compiled.nodes[node].values[key as usize]);
+        .map(|node| compiled.nodes[NodeId::at(node)].values[key as usize]);
     let mut domains = Bits::empty(compiled.keys.values[key as usize].count());
     for domain in offered.chain(there).filter(|one| *one != ABSENT) {
         domains.insert(domain as usize);

@@ -58,7 +58,7 @@ fn shares(
     counted: &FixedMap<GroupId, u32>,
     lot: &Lot,
 ) -> Vec<Lot> {
-    let level = &compiled.profile(lot.class).levels[lot.level as usize];
+    let level = &compiled.profile(lot.class).levels[lot.level];
     let alone = |group: GroupId| counted.get(&group) == Some(&1);
     for rule in &level.rules {
         let GroupKind::Spread {

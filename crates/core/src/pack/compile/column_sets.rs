@@ -2,7 +2,7 @@
 
 use crate::pack::compile::Compiled;
 use crate::pack::compile::columns::beats;
-use crate::pack::compile::ids::{CellId, ClassId, ColumnId, DemandId, GroupId};
+use crate::pack::compile::ids::{CellId, ClassId, ColumnId, DemandId, GroupId, LevelId};
 use crate::pack::compile::min_values;
 use crate::pack::compile::supply::Ledger;
 use crate::pack::dense::bits::Bits;
@@ -162,12 +162,12 @@ impl Sets {
         &mut self,
         compiled: &Compiled<'_>,
         class: ClassId,
-        level: usize,
+        level: LevelId,
         cell: Option<CellId>,
         tier: usize,
     ) -> SetId {
         let profile = compiled.profile(class);
-        let Some(level) = profile.levels.get(level) else {
+        let Some(level) = profile.levels.find(level) else {
             return NOTHING;
         };
         let requests = &compiled.class(class).requests;

@@ -13,7 +13,7 @@ use crate::pack::compile::supply::Uses;
 use crate::pack::dense::bits::Bits;
 use crate::pack::dense::intern::{FixedMap, Interner};
 use crate::pack::dense::vector::{Table, Vector};
-use crate::problem::Problem;
+use crate::problem::{PoolId, Problem};
 
 /// Port groups that daemons of a node already use.
 pub(crate) type Ports = SmallVec<[GroupId; 2]>;
@@ -22,7 +22,7 @@ pub(crate) type Ports = SmallVec<[GroupId; 2]>;
 #[derive(Clone, Debug)]
 pub(crate) struct Column {
     pub(crate) offer: OfferId,
-    pub(crate) pool: u32,
+    pub(crate) pool: PoolId,
     pub(crate) cell: CellId,
     pub(crate) cost: i64,
     pub(crate) room: Vector,
@@ -44,14 +44,14 @@ pub(crate) fn admit_offers(
 }
 
 fn admit(problem: &Problem, keys: &Keys, demand: &Demand, offers: &[Offer]) -> Bits {
-    let refused: Vec<bool> = problem
+    let refused: IdVec<PoolId, bool> = problem
         .pools
         .iter()
         .map(|pool| demand.tolerated.refuses(&pool.taints).is_some())
         .collect();
     let mut bits = demand.admits(keys, &offers.iter().map(|offer| &*offer.values));
     for (index, offer) in offers.iter().enumerate() {
-        if refused[offer.pool as usize] {
+        if refused[offer.pool] {
             bits.remove(index);
         }
     }
@@ -113,7 +113,7 @@ pub(crate) fn choose(
         let offer = &offers[*index];
         (offer.cost, rank(problem, offer), *index)
     });
-    let mut fronts: FixedMap<(u32, CellId, &[u64], &Ports), Vec<usize>> = FixedMap::default();
+    let mut fronts: FixedMap<(PoolId, CellId, &[u64], &Ports), Vec<usize>> = FixedMap::default();
     let mut chosen = Vec::new();
     for index in order {
         let offer = &offers[index];

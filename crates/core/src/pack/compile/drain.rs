@@ -1,14 +1,14 @@
 //! Pods of nodes that leave: which of them block the drain, and which still count for rules about other pods.
 
 use crate::pack::dense::bits::Bits;
-use crate::problem::{Node, Pod, PodDisruptionBudget, Problem};
+use crate::problem::{Node, NodeId, Pod, PodDisruptionBudget, Problem};
 
 /// Whether rules about other pods count a pod that is on a node: it is neither on its way out nor does it leave with
 /// the node.
-pub(crate) fn is_counted(problem: &Problem, removed: &Bits, node: usize, pod: &Pod) -> bool {
-    let own = &problem.nodes[node];
+pub(crate) fn is_counted(problem: &Problem, removed: &Bits, node: NodeId, pod: &Pod) -> bool {
+    let own = problem.node_at(node);
     let stays = || pod.reschedulable() && blocks_drain(problem, own, pod);
-    let goes = removed.contains(node) || own.deleting && !stays();
+    let goes = removed.contains(node.index()) || own.deleting && !stays();
     !goes && !pod.ending
 }
 

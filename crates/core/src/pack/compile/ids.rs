@@ -13,6 +13,8 @@ ids! {
     DemandId;
     /// Of a group among all groups.
     GroupId;
+    /// Of a level of a profile: the first counts every preference.
+    LevelId;
     /// Of a cell: a combination of values of all topology keys.
     CellId;
 }

@@ -14,7 +14,7 @@ use crate::pack::compile::offers::{Item, Offer, PoolTerms};
 use crate::pack::dense::intern::{FixedMap, Interner};
 use crate::pack::dense::vector::Vector;
 use crate::plan::{Launch, Purchase};
-use crate::problem::{MinValuesPolicy, Problem};
+use crate::problem::{MinValuesPolicy, PoolId, Problem};
 
 /// A key of which a pool wants several values.
 #[derive(Clone, Debug)]
@@ -27,22 +27,22 @@ struct MinValue {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MinValues {
     /// By pool; empty for pools without.
-    pools: Vec<Vec<MinValue>>,
+    pools: IdVec<PoolId, Vec<MinValue>>,
     /// Values of a type, by pool and type, in the order of the pool's keys.
-    values: FixedMap<(u32, Item), Vec<SmallVec<[u32; 4]>>>,
+    values: FixedMap<(PoolId, Item), Vec<SmallVec<[u32; 4]>>>,
 }
 
 impl MinValues {
     /// What pools ask for; nothing if the settings let them do with less.
     pub(crate) fn new(problem: &Problem, terms: &[PoolTerms]) -> Self {
-        let mut pools = vec![Vec::new(); problem.pools.len()];
+        let mut pools = IdVec::filled(Vec::new(), problem.pools.len());
         if problem.settings.min_values == MinValuesPolicy::Strict {
             for one in terms {
                 let wanted = one.min_values.iter().map(|(key, least)| MinValue {
                     key: labels::canonical(key).into(),
                     least: *least as usize,
                 });
-                pools[one.index as usize] = wanted.collect();
+                pools[one.pool] = wanted.collect();
             }
         }
         MinValues {
@@ -57,7 +57,7 @@ impl MinValues {
         for offer in offers {
             let key = (offer.pool, kind(&offer.item));
             if self.asks(offer.pool) && !self.values.contains_key(&key) {
-                let wanted = self.pools[offer.pool as usize].iter();
+                let wanted = self.pools[offer.pool].iter();
                 let values = wanted.map(|choice| {
                     let values = values_of(problem, offer.catalog, &offer.item, &choice.key);
                     values.into_iter().map(|value| names.id(value)).collect()
@@ -69,13 +69,13 @@ impl MinValues {
     }
 
     /// Whether a pool has any.
-    pub(crate) fn asks(&self, pool: u32) -> bool {
-        !self.pools[pool as usize].is_empty()
+    pub(crate) fn asks(&self, pool: PoolId) -> bool {
+        !self.pools[pool].is_empty()
     }
 
     /// Whether types offer what a pool asks for.
-    pub(crate) fn suffice<'a>(&self, pool: u32, items: impl Iterator<Item = &'a Item>) -> bool {
-        let wanted = &self.pools[pool as usize];
+    pub(crate) fn suffice<'a>(&self, pool: PoolId, items: impl Iterator<Item = &'a Item>) -> bool {
+        let wanted = &self.pools[pool];
         let mut seen: Vec<SmallVec<[u32; 8]>> = vec![SmallVec::new(); wanted.len()];
         let mut open = wanted.iter().filter(|choice| choice.least > 0).count();
         if open == 0 {
@@ -101,8 +101,8 @@ impl MinValues {
     }
 
     /// In words, for reasons.
-    pub(crate) fn describe(&self, pool: u32) -> String {
-        let wanted = self.pools[pool as usize].iter();
+    pub(crate) fn describe(&self, pool: PoolId) -> String {
+        let wanted = self.pools[pool].iter();
         let wanted: Vec<String> = wanted
             .map(|choice| format!("{} values of {}", choice.least, choice.key))
             .collect();
@@ -161,7 +161,7 @@ fn values_of(problem: &Problem, catalog: u32, item: &Item, key: &str) -> Vec<Nam
 pub(crate) fn columns_meet_min_values<'a>(
     min_values: &MinValues,
     offers: &IdVec<OfferId, Offer>,
-    pool: u32,
+    pool: PoolId,
     columns: impl Iterator<Item = &'a Column>,
     load: &Vector,
 ) -> bool {
@@ -174,7 +174,7 @@ impl Compiled<'_> {
     pub(crate) fn meets_min_values(&self, launch: &Launch) -> bool {
         let mut pools = self.problem.pools.iter();
         let pool = pools.position(|one| one.name == launch.pool);
-        let Some(pool) = pool.map(|pool| pool as u32) else {
+        let Some(pool) = pool.map(PoolId::at) else {
             return true;
         };
         if !self.min_values.asks(pool) {

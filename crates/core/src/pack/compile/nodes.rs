@@ -15,7 +15,7 @@ use crate::pack::compile::labels::{ABSENT, Keys};
 use crate::pack::compile::profile::{Cap, Profile};
 use crate::pack::dense::bits::Bits;
 use crate::pack::dense::vector::{Table, Vector};
-use crate::problem::{Node, NodePhase, Pool, Problem};
+use crate::problem::{Node, NodeId, NodePhase, Pool, Problem};
 use crate::taints::{Effect, Taint};
 
 /// Volumes attached to a node, by driver: how many may be, and which are.
@@ -97,7 +97,7 @@ pub(crate) fn compile(
             node.room
                 .subtract(&class.requests.times(i64::from(pod.count)));
             let profile = &profiles[class.profile as usize];
-            let counted = is_counted(problem, &removed, index, pod);
+            let counted = is_counted(problem, &removed, NodeId::at(index), pod);
             for cap in profile.bound_caps(groups) {
                 if counted || groups.all.get(cap.group).kind == GroupKind::Port {
                     hold(&mut node.caps, cap, pod.count);

@@ -17,7 +17,7 @@ use crate::pack::dense::intern::{FixedMap, Interner};
 use crate::pack::dense::vector::{Table, Vector};
 use crate::plan::Purchase;
 use crate::problem::{
-    CapacityType, Catalog, Host, InstanceType, Offering, Pool, Problem, Quota, Range,
+    CapacityType, Catalog, Host, InstanceType, Offering, Pool, PoolId, Problem, Quota, Range,
 };
 use crate::requirements::Requirements;
 use crate::resources::Resources;
@@ -47,7 +47,7 @@ pub(crate) enum Item {
 #[derive(Clone, Debug)]
 pub(crate) struct Offer {
     /// Index among the pools of the problem.
-    pub(crate) pool: u32,
+    pub(crate) pool: PoolId,
     /// Index among the catalogues of the problem.
     pub(crate) catalog: u32,
     pub(crate) item: Item,
@@ -125,7 +125,7 @@ impl Offer {
 /// A pool that can buy.
 #[derive(Clone, Debug)]
 pub(crate) struct PoolTerms {
-    pub(crate) index: u32,
+    pub(crate) pool: PoolId,
     pub(crate) requirements: Requirements,
     /// Keys of which the types left must offer several values.
     pub(crate) min_values: Vec<(Name, u32)>,
@@ -146,7 +146,7 @@ pub(crate) struct OfferBuilder<'p> {
 
 /// What a pool says of every machine that it buys.
 struct Buyer<'a> {
-    index: u32,
+    index: PoolId,
     catalog: u32,
     nodepool: &'a Name,
     requirements: &'a Requirements,
@@ -194,7 +194,7 @@ impl<'p> OfferBuilder<'p> {
         self.count_shared();
         for (index, pool) in self.problem.pools.iter().enumerate() {
             if pool.closed.is_none() && pool.replicas.is_none() {
-                self.build_pool(index as u32, pool);
+                self.build_pool(PoolId::at(index), pool);
             }
         }
     }
@@ -224,7 +224,7 @@ impl<'p> OfferBuilder<'p> {
         }
     }
 
-    fn build_pool(&mut self, index: u32, pool: &'p Pool) {
+    fn build_pool(&mut self, index: PoolId, pool: &'p Pool) {
         // A pool whose requirements mean nothing buys nothing; dialects refuse it before it gets here.
         let Ok(requirements) = Requirements::parse(&pool.requirements) else {
             return;
@@ -241,7 +241,7 @@ impl<'p> OfferBuilder<'p> {
             labels.insert(labels::canonical(key).into(), value.clone());
         }
         self.pools.push(PoolTerms {
-            index,
+            pool: index,
             requirements: requirements.clone(),
             min_values,
         });
@@ -289,7 +289,7 @@ impl<'p> OfferBuilder<'p> {
     }
 
     /// Counters of a pool's limits, with what its present nodes leave of them.
-    fn limits(&mut self, index: u32, pool: &Pool) -> Vec<(CounterId, Option<Name>)> {
+    fn limits(&mut self, index: PoolId, pool: &Pool) -> Vec<(CounterId, Option<Name>)> {
         let mut counters = Vec::new();
         let present = || {
             let own = |node: &&crate::problem::Node| node.pool.as_ref() == Some(&pool.name);
@@ -325,7 +325,7 @@ impl<'p> OfferBuilder<'p> {
 
     fn pool_uses(
         &self,
-        pool: u32,
+        pool: PoolId,
         limits: &[(CounterId, Option<Name>)],
         capacity: &Resources,
         price: Money,

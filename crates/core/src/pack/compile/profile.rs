@@ -1,11 +1,12 @@
 //! Everything about a pod but its size, and its levels: its preferences are given up one by one.
 
-use crate::pack::compile::ids::{DemandId, GroupId};
+use crate::pack::compile::ids::{DemandId, GroupId, LevelId};
 use std::hash::{Hash, Hasher};
 
 use crate::pack::compile::demand::{Demand, Tolerated};
 use crate::pack::compile::groups::{GroupKind, Groups};
 use crate::pack::dense::intern::Interner;
+use crate::pack::dense::typed::IdVec;
 use crate::problem::{
     AffinityTerm, NodeAffinityTerm, PodSpec, Policy, PreferencePolicy, Problem, Spread, Weighted,
     WhenUnsatisfiable,
@@ -54,7 +55,7 @@ pub(crate) struct Level {
 pub(crate) struct Profile<'p> {
     pub(crate) spec: &'p PodSpec,
     /// From all preferences to none; at least one.
-    pub(crate) levels: Vec<Level>,
+    pub(crate) levels: IdVec<LevelId, Level>,
     /// Groups that count it.
     pub(crate) matched: Vec<GroupId>,
     /// Its place must be settled before that of others: it has rules, or others have rules about it.
@@ -133,7 +134,7 @@ impl<'p> Profiler<'p, '_> {
                 let why = hopeless.then(|| Demand::contradiction(spec)).flatten();
                 (levels, why)
             }
-            Err(error) => (Vec::new(), Some(error.to_string())),
+            Err(error) => (IdVec::default(), Some(error.to_string())),
         };
         Profile {
             spec,
@@ -166,9 +167,9 @@ impl<'p> Profiler<'p, '_> {
         preferences
     }
 
-    fn levels(&mut self, spec: &'p PodSpec) -> Result<Vec<Level>, RequirementError> {
+    fn levels(&mut self, spec: &'p PodSpec) -> Result<IdVec<LevelId, Level>, RequirementError> {
         let preferences = self.preferences(spec);
-        let mut levels = Vec::with_capacity(preferences.len() + 1);
+        let mut levels = IdVec::default();
         for given_up in 0..=preferences.len() {
             levels.push(self.level(spec, &preferences[given_up..])?);
         }
@@ -333,7 +334,7 @@ impl Profile<'_> {
     pub(crate) fn complete(&mut self, groups: &Groups, tangled: &[GroupId]) {
         self.matched = groups.counting(&self.spec.namespace, &self.spec.labels);
         let matched = &self.matched;
-        for level in &mut self.levels {
+        for level in self.levels.iter_mut() {
             for rule in level.rules.iter_mut().chain(&mut level.host_affinity) {
                 rule.own = matched.binary_search(&rule.group).is_ok();
             }

@@ -6,7 +6,7 @@ use crate::money::Money;
 use crate::name::Labels;
 use crate::pack::compile::demand::Demand;
 use crate::pack::compile::labels::Keys;
-use crate::problem::{Host, InstanceType, Problem, Range};
+use crate::problem::{Host, InstanceType, PoolId, Problem, Range};
 use crate::resources::{self, Resources};
 
 /// How many sizes of processors and memory are looked at while packing, beside those that pods ask for. Machines are sized
@@ -43,7 +43,7 @@ pub(crate) fn allocatable(range: &Range, size: &Resources) -> Resources {
 }
 
 /// What daemons take of a machine with these label values.
-pub(crate) fn daemons(problem: &Problem, keys: &Keys, pool: u32, values: &[u32]) -> Resources {
+pub(crate) fn daemons(problem: &Problem, keys: &Keys, pool: PoolId, values: &[u32]) -> Resources {
     let mut all = Resources::new();
     for daemon in &problem.daemon_sets {
         let Ok(demand) = Demand::daemon(daemon) else {

@@ -4,16 +4,17 @@ use smallvec::SmallVec;
 
 use crate::name::Name;
 use crate::pack::dense::intern::Interner;
+use crate::problem::PoolId;
 
 /// Something that machines use up.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Scarce {
     /// A limited resource of a pool.
-    PoolResource(u32, Name),
+    PoolResource(PoolId, Name),
     /// The number of nodes of a pool.
-    PoolNodes(u32),
+    PoolNodes(PoolId),
     /// Dollars per hour of a pool.
-    PoolCost(u32),
+    PoolCost(PoolId),
     /// An offering of a type of a catalogue.
     Offering(u32, u32, u32),
     /// A reservation.

@@ -3,6 +3,8 @@
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut, Index, IndexMut};
 
+use crate::problem::{NodeId, PoolId};
+
 /// The number of a thing, which is its place in a list.
 pub(crate) trait Id: Copy {
     /// The number of what is at a place.
@@ -20,6 +22,26 @@ impl Id for u32 {
 
     fn index(self) -> usize {
         self as usize
+    }
+}
+
+impl Id for NodeId {
+    fn at(index: usize) -> Self {
+        NodeId::at(index)
+    }
+
+    fn index(self) -> usize {
+        NodeId::index(self)
+    }
+}
+
+impl Id for PoolId {
+    fn at(index: usize) -> Self {
+        PoolId::at(index)
+    }
+
+    fn index(self) -> usize {
+        PoolId::index(self)
     }
 }
 

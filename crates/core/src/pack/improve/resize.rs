@@ -12,6 +12,8 @@ use crate::pack::compile::supply::{Ledger, Uses};
 use crate::pack::dense::vector::Vector;
 use crate::pack::packing::{Bin, Context, Packing};
 
+// Half or twice of these changes no plan.
+
 /// How many machines are resized to see whether they would be cheaper.
 const MOST_LOOKS: usize = 8_000;
 /// How many for pods that have none.

@@ -13,6 +13,7 @@ use crate::pack::dense::intern::FixedMap;
 use crate::pack::dense::vector::Vector;
 use crate::pack::output::node_labels::node_labels;
 use crate::plan::{Code, Launch, Plan, PodRef, Purchase, Reason, Shortfall};
+use crate::problem::PoolId;
 
 /// How many alternatives a machine carries, unless its pool has `minValues`.
 const ALTERNATIVES: usize = 24;
@@ -87,7 +88,7 @@ impl<'c, 'p> Alternatives<'c, 'p> {
         let picky = compiled
             .pools
             .iter()
-            .any(|pool| pool.index == own.pool && !pool.min_values.is_empty());
+            .any(|pool| pool.pool == own.pool && !pool.min_values.is_empty());
         let most = if picky {
             MAX_ALTERNATIVES
         } else {
@@ -190,9 +191,9 @@ pub(crate) fn below_min_values(compiled: &Compiled<'_>, plan: &Plan) -> Vec<(Pod
         let reason = Reason::NoMachine {
             pools: vec![Shortfall {
                 pool: launch.pool.clone(),
-                ended_by: compiled
-                    .min_values
-                    .describe(pool.unwrap_or_default() as u32),
+                ended_by: pool
+                    .map(PoolId::at)
+                    .map_or_else(String::new, |pool| compiled.min_values.describe(pool)),
                 code: Code::MinValues,
                 ..Shortfall::default()
             }],

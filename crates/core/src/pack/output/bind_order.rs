@@ -93,11 +93,11 @@ impl<'a, 'p> BindSimulation<'a, 'p> {
             waiting: Vec::new(),
             bound: Vec::new(),
         };
-        for (index, classes) in compiled.bound.iter().enumerate() {
-            let node = &compiled.problem.nodes[index];
-            for (pod, class) in node.pods.iter().zip(classes) {
-                if is_counted(compiled.problem, &scenario.removed, index, pod) {
-                    simulation.count_neighbour(*class, index, pod.count);
+        for (node, classes) in compiled.bound.pairs() {
+            let pods = &compiled.problem.node_at(node).pods;
+            for (pod, class) in pods.iter().zip(classes) {
+                if is_counted(compiled.problem, &scenario.removed, node, pod) {
+                    simulation.count_neighbour(*class, node.index(), pod.count);
                 }
             }
         }

@@ -11,7 +11,7 @@ pub(crate) fn node_labels(compiled: &Compiled<'_>, offer: &Offer) -> Labels {
     let problem = compiled.problem;
     let pool = problem.pool_at(offer.pool);
     let mut all = pool.labels.clone();
-    if let Some(terms) = compiled.pools.iter().find(|one| one.index == offer.pool) {
+    if let Some(terms) = compiled.pools.iter().find(|one| one.pool == offer.pool) {
         for (key, requirement) in terms.requirements.iter() {
             // No pod asks for a certain value; the pool asks for one.
             let value = requirement.some_value();

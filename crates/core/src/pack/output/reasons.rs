@@ -13,7 +13,7 @@ use crate::pack::compile::supply::{Ledger, Scarce};
 use crate::pack::dense::typed::Id as _;
 use crate::pack::dense::vector::Vector;
 use crate::plan::{Code, LACKS, Reason, Shortfall};
-use crate::problem::{CapacityType, Host, InstanceType, Offering, Problem, Range};
+use crate::problem::{CapacityType, Host, InstanceType, Offering, PoolId, Problem, Range};
 use crate::requirements::{Incompatible, Requirements};
 use crate::resources::{described, figure};
 
@@ -48,8 +48,8 @@ pub(crate) fn no_place(compiled: &Compiled<'_>, class: ClassId, topology: &Topol
         .pools
         .iter()
         .map(|pool| {
-            let obstacles = obstacles(compiled, pool.index, level);
-            (obstacles, shortfall(compiled, pool.index, class, level))
+            let obstacles = obstacles(compiled, pool.pool, level);
+            (obstacles, shortfall(compiled, pool.pool, class, level))
         })
         .collect();
     // The first pool that is named should be the one that was meant: the one with the least in the way.
@@ -73,7 +73,7 @@ pub(crate) fn no_place(compiled: &Compiled<'_>, class: ClassId, topology: &Topol
 
 /// Why a lot that has machines in principle was not packed: something scarce ran out, or its neighbours left no room.
 pub(crate) fn not_packed(compiled: &Compiled<'_>, lot: &Lot, ledger: &Ledger) -> Reason {
-    let level = &compiled.profile(lot.class).levels[lot.level as usize];
+    let level = &compiled.profile(lot.class).levels[lot.level];
     let requests = &compiled.class(lot.class).requests;
     let bits = &compiled.demand_columns[level.demand];
     let short = bits.iter().find_map(|index| {
@@ -142,11 +142,11 @@ fn describe(problem: &Problem, scarce: &Scarce, left: i64) -> String {
 }
 
 /// How many kinds of things keep a pod from a pool: a taint, and requirements that do not meet.
-fn obstacles(compiled: &Compiled<'_>, pool: u32, level: &Level) -> usize {
+fn obstacles(compiled: &Compiled<'_>, pool: PoolId, level: &Level) -> usize {
     let demand = compiled.demands.get(level.demand);
     let owner = compiled.problem.pool_at(pool);
     let tainted = demand.tolerated.refuses(&owner.taints).is_some();
-    let Some(terms) = compiled.pools.iter().find(|one| one.index == pool) else {
+    let Some(terms) = compiled.pools.iter().find(|one| one.pool == pool) else {
         return usize::from(tainted);
     };
     let mut offered = terms.requirements.clone();
@@ -160,7 +160,7 @@ fn obstacles(compiled: &Compiled<'_>, pool: u32, level: &Level) -> usize {
     usize::from(tainted) + usize::from(!meets)
 }
 
-fn shortfall(compiled: &Compiled<'_>, pool: u32, class: ClassId, level: &Level) -> Shortfall {
+fn shortfall(compiled: &Compiled<'_>, pool: PoolId, class: ClassId, level: &Level) -> Shortfall {
     let problem = compiled.problem;
     let owner = problem.pool_at(pool);
     let requests = &compiled.class(class).requests;
@@ -233,7 +233,7 @@ struct Missed {
 /// Types with offerings that pool and pod allow, if only they were for sale; without those that are `for_sale`.
 fn sold_out(
     compiled: &Compiled<'_>,
-    pool: u32,
+    pool: PoolId,
     level: &Level,
     for_sale: &[(u32, u32, u32)],
 ) -> Vec<Missed> {
@@ -241,7 +241,7 @@ fn sold_out(
     let owner = problem.pool_at(pool);
     let found = problem.catalogs.iter().enumerate();
     let mut found = found.filter(|(_, catalog)| catalog.name == owner.catalog);
-    let terms = compiled.pools.iter().find(|one| one.index == pool);
+    let terms = compiled.pools.iter().find(|one| one.pool == pool);
     let (Some((index, catalog)), Some(terms)) = (found.next(), terms) else {
         return Vec::new();
     };
@@ -331,7 +331,7 @@ fn type_of(offer: &Offer) -> (u32, u32, u32) {
 }
 
 /// The resource that no allowed type has enough of.
-fn too_large(compiled: &Compiled<'_>, pool: u32, level: &Level, requests: &Vector) -> String {
+fn too_large(compiled: &Compiled<'_>, pool: PoolId, level: &Level, requests: &Vector) -> String {
     let mut most = Vector::ZERO;
     for index in compiled.demand_offers[level.demand].iter() {
         let offer = &compiled.offers[OfferId::at(index)];
@@ -365,12 +365,12 @@ fn too_large(compiled: &Compiled<'_>, pool: u32, level: &Level, requests: &Vecto
 }
 
 /// The requirement that excludes every type, with a hint if a key looks mistyped.
-fn incompatibility(compiled: &Compiled<'_>, pool: u32, level: &Level) -> String {
+fn incompatibility(compiled: &Compiled<'_>, pool: PoolId, level: &Level) -> String {
     let demand = compiled.demands.get(level.demand);
     let Some(term) = demand.terms.first() else {
         return "no instance type meets all requirements".to_owned();
     };
-    let terms = compiled.pools.iter().find(|one| one.index == pool);
+    let terms = compiled.pools.iter().find(|one| one.pool == pool);
     if let Some(terms) = terms {
         let mut offered = terms.requirements.clone();
         offered.require_all(&Requirements::from_labels(

@@ -15,6 +15,7 @@ use crate::pack::output::node_labels::node_labels;
 use crate::pack::output::reasons;
 use crate::pack::packing::{Bin, Packing};
 use crate::plan::{Launch, Placement, Plan, PodRef, Reason, Unplaced};
+use crate::problem::NodeId;
 use crate::resources::Resources;
 
 /// Writes a plan down; says beside it which column each launch is.
@@ -30,12 +31,12 @@ pub(crate) fn plan(
         ..Plan::default()
     };
     refs.anchored(assignment, packing, &mut plan.order);
-    let mut on_nodes: Vec<Vec<PodRef>> = std::mem::take(&mut refs.on_nodes);
+    let mut on_nodes: IdVec<NodeId, Vec<PodRef>> = std::mem::take(&mut refs.on_nodes);
     on_nodes.resize(compiled.nodes.len(), Vec::new());
     for (node, class, count) in &assignment.on_nodes {
         if !compiled.profile(*class).anchored {
             let pods = refs.take(*class, *count);
-            on_nodes[*node as usize].extend(pods);
+            on_nodes[*node].extend(pods);
         }
     }
     refs.fill_lots(compiled, assignment, packing);
@@ -52,13 +53,13 @@ pub(crate) fn plan(
     });
     let (launches, columns) = launches.into_iter().unzip();
     plan.launches = launches;
-    let mut nodes: Vec<usize> = (0..on_nodes.len()).collect();
+    let mut nodes: Vec<NodeId> = on_nodes.ids().collect();
     nodes.sort_by_key(|node| compiled.nodes[*node].order);
     for node in nodes {
         let pods = std::mem::take(&mut on_nodes[node]);
         if !pods.is_empty() {
             plan.placements.push(Placement {
-                node: compiled.problem.nodes[node].name.clone(),
+                node: compiled.problem.node_at(node).name.clone(),
                 pods,
             });
         }
@@ -117,7 +118,7 @@ fn finish_order(compiled: &Compiled<'_>, plan: &mut Plan) {
 struct References {
     queues: Vec<VecDeque<PodRef>>,
     index: crate::pack::dense::intern::FixedMap<ClassId, usize>,
-    on_nodes: Vec<Vec<PodRef>>,
+    on_nodes: IdVec<NodeId, Vec<PodRef>>,
     lots: IdVec<LotId, VecDeque<PodRef>>,
 }
 
@@ -135,7 +136,7 @@ impl References {
         References {
             queues,
             index,
-            on_nodes: Vec::new(),
+            on_nodes: IdVec::default(),
             lots: IdVec::filled(VecDeque::new(), assignment.lots.len()),
         }
     }
@@ -177,9 +178,8 @@ impl References {
             order.extend(&pods);
             match event.place {
                 Place::Node(node) => {
-                    let node = node as usize;
-                    if self.on_nodes.len() <= node {
-                        self.on_nodes.resize(node + 1, Vec::new());
+                    if self.on_nodes.find(node).is_none() {
+                        self.on_nodes.resize(node.index() + 1, Vec::new());
                     }
                     self.on_nodes[node].extend(pods);
                 }
@@ -269,7 +269,7 @@ fn demand_of(
 ) -> DemandId {
     let (lot, _) = bin.pods[position];
     let lot = &assignment.lots[lot];
-    compiled.profile(lot.class).levels[lot.level as usize].demand
+    compiled.profile(lot.class).levels[lot.level].demand
 }
 
 fn daemons(compiled: &Compiled<'_>, offer: &Offer) -> Resources {

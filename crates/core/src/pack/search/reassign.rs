@@ -181,8 +181,8 @@ fn lost(
         };
         let (cell, counting, at) = match event.place {
             Place::Node(node) => {
-                let cell = compiled.nodes[node as usize].cell;
-                (cell, &compiled.demand_nodes, Some(node as usize))
+                let cell = compiled.nodes[node].cell;
+                (cell, &compiled.demand_nodes, Some(node.index()))
             }
             Place::Lot(lot) if packed[lot] == 0 => continue,
             Place::Lot(lot) => {

@@ -8,7 +8,8 @@ use crate::pack::packing::{Context, Packing};
 use crate::pack::parts::Part;
 use crate::pack::value::appraisal::Appraisal;
 
-/// How many machines are filled for comparison before the best is bought.
+/// How many machines are filled for comparison before the best is bought. With half, web costs 0.3% more and 100 pods 0.2%; with
+/// twice, web costs 0.1% less, and everything takes 4% longer.
 const COMPARED: usize = 24;
 
 /// Packs what has no machine yet.

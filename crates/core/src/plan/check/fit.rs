@@ -205,7 +205,7 @@ fn arrivals(world: &World<'_>, site: &Site<'_>, findings: &mut Findings) {
         let crate::plan::Home::Node(from) = pod.pod.home else {
             continue;
         };
-        let Some(cause) = super::removals::cause(world, from as usize) else {
+        let Some(cause) = super::removals::cause(world, from.index()) else {
             continue;
         };
         if node.phase != NodePhase::Ready && cause != DisruptionReason::Expired {

@@ -387,7 +387,7 @@ impl<'a, 'w> Board<'a, 'w> {
         let removed = &self.world.removed;
         let leaves = |(_, pod): &Move<'a>| match pod.pod.home {
             Home::Pending => false,
-            Home::Node(node) => removed.contains(&(node as usize)),
+            Home::Node(node) => removed.contains(&node.index()),
         };
         let (moving, waiting): (Vec<_>, Vec<_>) = moves.into_iter().partition(leaves);
         self.count_leaving(1);

@@ -8,8 +8,8 @@ use super::site::World;
 use super::{Findings, Rule};
 use crate::plan::{Home, Removal};
 use crate::problem::{
-    Budget, BudgetAmount, ConsolidationPolicy, DisruptionReason, Node, NodePhase, Offering, Pod,
-    Pool, Problem, UnhealthyPodEvictionPolicy,
+    Budget, BudgetAmount, ConsolidationPolicy, DisruptionReason, Node, NodeId, NodePhase, Offering,
+    Pod, Pool, Problem, UnhealthyPodEvictionPolicy,
 };
 use crate::resources::{CPU, MEMORY};
 use crate::schedule::Schedule;
@@ -68,7 +68,7 @@ pub(super) fn check(world: &World<'_>, findings: &mut Findings) {
 
 /// Every pod of a node that need not go has a place to go to.
 fn settled(world: &World<'_>, index: usize, findings: &mut Findings) {
-    let home = Home::Node(u32::try_from(index).unwrap_or(u32::MAX));
+    let home = Home::Node(NodeId::at(index));
     for pod in world.plan.unplaced.iter().flat_map(|one| &one.pods) {
         if pod.home == home {
             let name = world.problem.pod_name(*pod).unwrap_or_default();

@@ -97,7 +97,7 @@ fn components<'a>(
     let mut leader: BTreeMap<usize, usize> = saving.iter().map(|node| (*node, *node)).collect();
     let sources = |launch: &Launch| -> Vec<usize> {
         let homes = launch.pods.iter().filter_map(|pod| match pod.home {
-            Home::Node(node) => Some(node as usize),
+            Home::Node(node) => Some(node.index()),
             Home::Pending => None,
         });
         homes.filter(|node| saving.contains(node)).collect()

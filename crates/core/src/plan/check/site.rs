@@ -8,7 +8,7 @@ use super::{Findings, Rule};
 use crate::labels;
 use crate::name::{Labels, Name};
 use crate::plan::{Home, Launch, Plan, PodRef};
-use crate::problem::{Node, NodeAffinityTerm, NodePhase, Pod, PodSpec, Pool, Problem};
+use crate::problem::{Node, NodeAffinityTerm, NodeId, NodePhase, Pod, PodSpec, Pool, Problem};
 use crate::requirements::Requirements;
 use crate::resources::Resources;
 use crate::taints::{Effect, Taint, untolerated};
@@ -143,7 +143,7 @@ impl<'a> World<'a> {
     fn add_nodes(&mut self, findings: &mut Findings) {
         let mut site_of = BTreeMap::new();
         for (index, node) in self.problem.nodes.iter().enumerate() {
-            let home = Home::Node(u32::try_from(index).unwrap_or(u32::MAX));
+            let home = Home::Node(NodeId::at(index));
             let mut site = Site {
                 kind: Kind::Node(node),
                 title: format!("node {}", node.name),
@@ -250,7 +250,7 @@ impl<'a> World<'a> {
         for pod in self.destination.keys() {
             let Home::Node(node) = pod.home else { continue };
             let group = self.problem.pod(*pod);
-            let movable = self.leaves(node as usize) && group.is_some_and(Pod::reschedulable);
+            let movable = self.leaves(node.index()) && group.is_some_and(Pod::reschedulable);
             if !movable {
                 let name = self.problem.pod_name(*pod).unwrap_or_default();
                 let text = format!("pod {name} is moved although it can stay where it is");
@@ -278,7 +278,7 @@ impl<'a> World<'a> {
             .enumerate()
             .filter(|(index, _)| self.leaves(*index))
             .flat_map(move |(index, node)| {
-                let home = Home::Node(u32::try_from(index).unwrap_or(u32::MAX));
+                let home = Home::Node(NodeId::at(index));
                 let stuck = node.deleting && !self.removed.contains(&index);
                 occupants(&node.pods, home)
                     .into_iter()

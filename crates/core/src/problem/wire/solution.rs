@@ -184,7 +184,7 @@ impl Problem {
     pub fn pod(&self, pod: PodRef) -> Option<&super::super::Pod> {
         let groups = match pod.home {
             Home::Pending => &self.pods,
-            Home::Node(node) => &self.nodes.get(node as usize)?.pods,
+            Home::Node(node) => &self.nodes.get(node.index())?.pods,
         };
         groups
             .get(pod.group as usize)

@@ -9,8 +9,8 @@ use crate::plan::{
     Home, Launch, Placement, Plan, PodRef, Purchase, Reason, Removal, Rule, Unplaced, check,
 };
 use crate::problem::{
-    CapacityType, Catalog, DisruptionReason, InstanceType, Node, Offering, Pod, PodSpec, Pool,
-    Problem,
+    CapacityType, Catalog, DisruptionReason, InstanceType, Node, NodeId, Offering, Pod, PodSpec,
+    Pool, Problem,
 };
 use crate::resources::{CPU, MEMORY, PODS, Resources};
 
@@ -105,7 +105,7 @@ pub(super) fn pend(problem: &mut Problem, name: &str, count: u32, spec: PodSpec)
 
 /// Adds a node of type `small` with these pods and returns them.
 pub(super) fn node(problem: &mut Problem, name: &str, zone: &str, pods: Vec<Pod>) -> Vec<PodRef> {
-    let home = Home::Node(u32::try_from(problem.nodes.len()).unwrap());
+    let home = Home::Node(NodeId::at(problem.nodes.len()));
     let kind = &problem.catalogs[0].types[0];
     let mut labels = kind.labels.clone();
     labels.extend(labels_of(&[
