@@ -5,6 +5,7 @@
 mod world;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -423,5 +424,102 @@ async fn a_cloud_that_does_not_answer_delays_no_other() {
     };
     let (limit, mut heard) = (Duration::from_secs(15), heard);
     world.within(limit, "the notice is heard", &mut heard).await;
+    world.stop().await;
+}
+
+/// A cloud with something left that cannot be removed at once, and how often that was tried.
+struct Leaving(SimCloud, Arc<AtomicU32>);
+
+#[async_trait]
+impl ClassFactory for Leaving {
+    fn kind(&self) -> ClassKind {
+        SIM
+    }
+
+    async fn build(
+        &self,
+        _: &ClassRecord,
+        _: &ClassSite<'_>,
+    ) -> Result<Arc<dyn Provider>, ProviderError> {
+        Ok(Arc::new(Leaving(self.0.clone(), self.1.clone())))
+    }
+}
+
+#[async_trait]
+impl Provider for Leaving {
+    fn name(&self) -> &'static str {
+        "leaving"
+    }
+
+    async fn catalog(&self) -> Result<Catalog, ProviderError> {
+        self.0.catalog().await
+    }
+
+    async fn launch(&self, request: &LaunchRequest) -> Result<Machine, ProviderError> {
+        self.0.launch(request).await
+    }
+
+    async fn terminate(&self, id: &MachineId) -> Result<(), ProviderError> {
+        self.0.terminate(id).await
+    }
+
+    async fn get(&self, id: &MachineId) -> Result<Machine, ProviderError> {
+        self.0.get(id).await
+    }
+
+    async fn list(&self) -> Result<Vec<Machine>, ProviderError> {
+        self.0.list().await
+    }
+
+    async fn drift(&self, machine: &Machine) -> Result<Option<String>, ProviderError> {
+        self.0.drift(machine).await
+    }
+
+    async fn clear(&self) -> Result<(), ProviderError> {
+        match self.1.fetch_add(1, Ordering::Relaxed) {
+            0..=2 => Err(ProviderError::Transient("a pool is INSTALLING".to_owned())),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_class_goes_only_once_nothing_of_it_is_left_at_the_cloud() {
+    let mut world = World::start().await;
+    world.engine.take().unwrap().stop().await;
+    let karpenter = |clients: &Clients| -> Vec<Arc<dyn Dialect>> {
+        vec![Arc::new(Karpenter::new(clients.clone(), vec![SIM]))]
+    };
+    let asked = Arc::new(AtomicU32::new(0));
+    let clouds = Arc::new(Leaving(world.cloud.clone(), asked.clone()));
+    world.engine = Some(world.engine_of("leaving", karpenter, vec![clouds]));
+    world.pool("own", |_| ());
+    world.deployment("web", 1, "500m", |_| ());
+    world
+        .until("the pod runs", |world| world.running("web") == 1)
+        .await;
+    assert_eq!(asked.load(Ordering::Relaxed), 0, "it is in use");
+    let api = world.api();
+    api.delete(CLASSES, "", "sim", DeleteOptions::default())
+        .unwrap();
+    api.delete(POOLS, "", "own", DeleteOptions::default())
+        .unwrap();
+    let told = |world: &World| {
+        let events = world.api().list("events");
+        let mut events = events.iter();
+        events.any(|one| {
+            let said = one["message"].as_str().unwrap_or_default();
+            one["reason"] == "WaitingForCloud" && said.contains("INSTALLING")
+        })
+    };
+    world.until("an event says what is waited for", told).await;
+    assert!(world.cloud.machines().is_empty());
+    assert!(world.api().get(CLASSES, "", "sim").is_ok());
+    world
+        .until("the class is gone", |world| {
+            world.api().get(CLASSES, "", "sim").is_err()
+        })
+        .await;
+    assert_eq!(asked.load(Ordering::Relaxed), 4);
     world.stop().await;
 }

@@ -716,6 +716,10 @@ impl Provider for Ovh {
         self.leave().await;
     }
 
+    async fn clear(&self) -> Result<(), ProviderError> {
+        self.remove_all_pools().await
+    }
+
     fn credential(&self) -> Option<Name> {
         Some(self.options.fingerprint.clone())
     }

@@ -119,6 +119,13 @@ pub trait Provider: Send + Sync {
     /// provider may be used again afterwards.
     async fn close(&self) {}
 
+    /// Removes what the class has at the cloud besides machines, such as empty node pools. Called when no pool and no
+    /// machine uses the class any more, and again until it succeeds: only then may the class itself go, because without
+    /// it no other process would know what was left.
+    async fn clear(&self) -> Result<(), ProviderError> {
+        Ok(())
+    }
+
     /// Which node conditions mean that a machine is sick.
     fn repair_policies(&self) -> &[RepairPolicy] {
         &[]

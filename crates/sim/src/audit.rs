@@ -16,7 +16,9 @@ mod ledger;
 mod open;
 mod placeable;
 mod purchases;
+mod records;
 mod removals;
+mod rules;
 #[cfg(test)]
 mod tests;
 mod violation;
@@ -36,7 +38,7 @@ use self::ledger::Ledger;
 use self::ledger::{Claim, MANAGED_BY};
 use self::open::Waits;
 pub use self::violation::{Invariant, Violation};
-use crate::clouds::watched::{CloudEvent, Watched};
+use crate::clouds::watched::{CloudEvent, GroupEvent, Watched};
 use joiner_embedded::api::{ApiServer, Commit};
 use joiner_embedded::cluster::fields::Fields as _;
 use serde_json::Value;
@@ -199,6 +201,9 @@ impl Auditor {
     pub fn watch_cloud(&self, cloud: &dyn Watched) {
         let auditor = self.clone();
         let clock = cloud.clock().clone();
+        if let Some(reader) = cloud.records() {
+            self.lock().ledger.records.understand(reader);
+        }
         cloud.observe(Box::new(move |event| auditor.saw(event, clock.now())));
     }
 
@@ -317,6 +322,8 @@ impl Inner {
             .collect();
         findings.extend(purchases::judge_commit(&self.ledger, commit));
         findings.extend(removals::judge_commit(&self.ledger, commit));
+        findings.extend(records::judge_commit(&self.ledger, commit));
+        findings.extend(rules::judge_commit(&self.ledger, commit));
         if let Some(finding) = writes::at_rest(&mut self.told, commit) {
             self.last_write = commit.at;
             self.last_written.clone_from(&finding.message);
@@ -346,7 +353,12 @@ impl Inner {
     fn happened(&mut self, event: &CloudEvent, now: Timestamp) {
         let mut findings = purchases::judge_event(&self.ledger, event);
         findings.extend(removals::judge_event(&self.ledger, event, now));
-        let acted = matches!(event, CloudEvent::Launched(_) | CloudEvent::Terminating(_));
+        findings.extend(records::judge_event(&self.ledger, event));
+        let acted = match event {
+            CloudEvent::Launched(_) | CloudEvent::Terminating(_) => true,
+            CloudEvent::Group(_, event) => !matches!(event, GroupEvent::Gone),
+            _ => false,
+        };
         if acted && matches!(self.phase, Phase::Rest(_)) {
             let message = format!("a machine was bought or taken away at rest: {event:?}");
             findings.push(Finding::new(Invariant::Rest, message, []));

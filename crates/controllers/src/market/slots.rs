@@ -212,6 +212,12 @@ impl Classes {
         self.factory(key).is_some()
     }
 
+    /// Whether no provider could be made of a class as it is.
+    pub(crate) fn is_broken(&self, key: &ClassKey) -> bool {
+        let trouble = self.trouble.read().unwrap_or_else(PoisonError::into_inner);
+        trouble.contains_key(key)
+    }
+
     /// Why nothing can be bought from a class, if so.
     pub fn unusable(&self, key: &ClassKey, record: Option<&ClassRecord>) -> Option<Unusable> {
         let Some(record) = record else {

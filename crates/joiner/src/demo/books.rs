@@ -103,7 +103,10 @@ impl Books {
             CloudEvent::Announced(id) => {
                 books.announced.insert(id.clone());
             }
-            CloudEvent::Booted(_) | CloudEvent::Taken(_) | CloudEvent::Terminating(_) => return,
+            CloudEvent::Booted(_)
+            | CloudEvent::Taken(_)
+            | CloudEvent::Terminating(_)
+            | CloudEvent::Group(..) => return,
         }
         books.compare();
     }

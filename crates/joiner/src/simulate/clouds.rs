@@ -11,16 +11,20 @@ use async_trait::async_trait;
 use axum::Router;
 use axum::body::Body;
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
+use joiner_controllers::classes::ovhcloud::OVH;
 use joiner_controllers::dialect::ClassKind;
 use joiner_controllers::dialects::karpetrack::{Branded, CLOUDSPACE};
 use joiner_controllers::dialects::nodesmith::{self, PROVIDER};
 use joiner_core::problem::Catalog;
 use joiner_embedded::cluster::Cluster;
 use joiner_providers::http::Http;
+use joiner_providers::ovhcloud::pools::Mark;
+use joiner_providers::ovhcloud::{Credentials, Ovh, OvhOptions};
 use joiner_providers::rackspace::{Rackspace, RackspaceOptions};
 use joiner_providers::{Ledger, MemoryLedger, Owner, Provider, ProviderError};
-use joiner_sim::clouds::faulty::{FaultRates, Faults, Faulty};
+use joiner_sim::clouds::faulty::{Fate, FaultRates, Faults, Faulty};
+use joiner_sim::clouds::ovhcloud::{OvhCloud, OvhCloudOptions};
 use joiner_sim::clouds::rackspace::{RackspaceCloud, RackspaceCloudOptions};
 use joiner_sim::clouds::sim::{SimCloud, SimCloudOptions};
 use joiner_sim::clouds::watched::Watched;
@@ -34,12 +38,13 @@ use crate::classes::sim::SIM;
 pub(crate) struct Site<'a> {
     /// The line of the process.
     pub(crate) line: &'a Line,
+    /// Name of the class that it is for.
+    pub(crate) class: &'a str,
     /// What goes wrong at the cloud.
     pub(crate) faults: &'a Faults,
     /// Whose machines it buys.
     pub(crate) owner: Owner,
     /// Where it keeps what the cloud cannot carry.
-    #[expect(dead_code, reason = "no cloud of these worlds needs one yet")]
     pub(crate) ledger: Arc<dyn Ledger>,
 }
 
@@ -55,6 +60,7 @@ pub(crate) trait WorldCloud: Send + Sync {
     /// What it sells, at its best.
     async fn catalog(&self) -> Result<Catalog, ProviderError> {
         let site = Site {
+            class: "auditor",
             line: &Line::default(),
             faults: &Faults::new(FaultRates::default(), 0),
             owner: Owner {
@@ -187,10 +193,76 @@ impl WorldCloud for Space {
         let http = Http::new(CloudWire {
             cloud: self.cloud.router(),
             line: site.line.clone(),
+            faults: None,
         });
         let provider = Rackspace::new(http, options, Arc::new(move || clock.now()))?;
         let faulty = Faulty::new(provider, site.faults.clone());
         Ok(Arc::new(Branded(Arc::new(faulty))))
+    }
+}
+
+/// The simulated OVHcloud, over its wire.
+struct Managed {
+    cloud: OvhCloud,
+    options: OvhCloudOptions,
+}
+
+/// The class of the simulated OVHcloud.
+pub(crate) fn ovh(class: &str, options: OvhCloudOptions) -> CloudPlan {
+    let spec = json!({"serviceName": options.service_name, "kubeId": options.kube_id});
+    CloudPlan {
+        kind: OVH,
+        family: "karpenter",
+        class: class.to_owned(),
+        object: Some(json!({"metadata": {"name": class}, "spec": spec})),
+        open: Arc::new(move |cluster| {
+            let api = cluster.api();
+            let rack = Arc::new(cluster.kubelets().clone());
+            let cloud = OvhCloud::new(options.clone(), api.clock().clone(), rack);
+            Arc::new(Managed {
+                cloud: cloud.with_api(api),
+                options: options.clone(),
+            })
+        }),
+    }
+}
+
+#[async_trait]
+impl WorldCloud for Managed {
+    fn watched(&self) -> &dyn Watched {
+        &self.cloud
+    }
+
+    fn provider(&self, site: &Site<'_>) -> Result<Arc<dyn Provider>, ProviderError> {
+        let options = &self.options;
+        let keys = Credentials::Keys {
+            application_key: options.application_key.as_str().into(),
+            application_secret: options.application_secret.as_str().into(),
+            consumer_key: options.consumer_key.as_str().into(),
+        };
+        let mark = Mark {
+            cluster: site.owner.cluster.to_string(),
+            family: site.owner.family.to_string(),
+            class: site.class.to_owned(),
+        };
+        let service = options.service_name.as_str();
+        let ovh = OvhOptions {
+            kube_id: Some(options.kube_id.clone()),
+            ..OvhOptions::new(service, keys, mark, Arc::clone(&site.ledger))
+                .map_err(|error| ProviderError::Invalid(error.to_string()))?
+        };
+        let clock = self.cloud.clock().clone();
+        // One call of the trait is several here, and each of them may go wrong.
+        let http = Http::new(CloudWire {
+            cloud: self.cloud.router(),
+            line: site.line.clone(),
+            faults: Some(site.faults.clone()),
+        });
+        Ok(Arc::new(Ovh::new(
+            http,
+            ovh,
+            Arc::new(move || clock.now()),
+        )?))
     }
 }
 
@@ -199,6 +271,8 @@ impl WorldCloud for Space {
 struct CloudWire {
     cloud: Router,
     line: Line,
+    /// What goes wrong with single requests.
+    faults: Option<Faults>,
 }
 
 /// Nothing comes back.
@@ -221,14 +295,27 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (cloud, line) = (self.cloud.clone(), self.line.clone());
+        let faults = self.faults.clone();
         let request = request.map(Body::new);
         Box::pin(async move {
+            let fate = match faults {
+                Some(faults) => faults.fate().await,
+                None => Fate::Fine,
+            };
             let answer = |request| async move {
                 let answered: Result<Response<Body>, Infallible> = cloud.oneshot(request).await;
                 answered.map_err(|never| match never {})
             };
             match line.pass() {
-                Passage::Through => answer(request).await,
+                Passage::Through => match fate {
+                    Fate::Fine | Fate::SoldOut => answer(request).await,
+                    Fate::Refused => Ok(refusal(StatusCode::SERVICE_UNAVAILABLE)),
+                    Fate::Throttled => Ok(refusal(StatusCode::TOO_MANY_REQUESTS)),
+                    Fate::Lost => {
+                        let _: Result<Response<Body>, Self::Error> = answer(request).await;
+                        Ok(refusal(StatusCode::GATEWAY_TIMEOUT))
+                    }
+                },
                 Passage::Dies(side) => {
                     if side == Side::After {
                         let _: Result<Response<Body>, Self::Error> = answer(request).await;
@@ -242,4 +329,10 @@ where
             }
         })
     }
+}
+
+fn refusal(status: StatusCode) -> Response<Body> {
+    let mut response = Response::new(Body::from("upstream trouble"));
+    *response.status_mut() = status;
+    response
 }

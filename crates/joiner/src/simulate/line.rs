@@ -294,6 +294,10 @@ impl Provider for Called {
         self.cloud.credential()
     }
 
+    async fn clear(&self) -> Result<(), ProviderError> {
+        self.through(self.cloud.clear()).await
+    }
+
     async fn close(&self) {
         self.cloud.close().await;
     }

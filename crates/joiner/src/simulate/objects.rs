@@ -1,14 +1,15 @@
 //! Objects of simulated worlds, as JSON.
 
+use joiner_controllers::dialect::ClassKind;
 use serde_json::{Map, Value, json};
 
-/// A NodePool of a simulated cloud.
-pub(crate) fn pool(name: &str, class: &str) -> Value {
+/// A NodePool of a class.
+pub(crate) fn pool(name: &str, kind: &ClassKind, class: &str) -> Value {
     json!({
         "apiVersion": "karpenter.sh/v1", "kind": "NodePool",
         "metadata": {"name": name},
         "spec": {"template": {"spec": {
-            "nodeClassRef": {"group": "joiner.dev", "kind": "SimNodeClass", "name": class},
+            "nodeClassRef": {"group": kind.group, "kind": kind.kind, "name": class},
             "requirements": [],
         }}},
     })
@@ -74,6 +75,32 @@ pub(crate) fn job(name: &str, completions: u32, seconds: u32) -> Value {
     })
 }
 
+/// The label of a node's zone.
+pub(crate) const ZONE: &str = "topology.kubernetes.io/zone";
+/// The label of a node's own name.
+pub(crate) const HOST: &str = "kubernetes.io/hostname";
+
+/// The class of volumes that are made in the zone of the first pod that uses them.
+pub(crate) const DISKS: &str = "disks";
+
+/// That class.
+pub(crate) fn disks() -> Value {
+    json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": DISKS},
+        "provisioner": "disks.sim.joiner.dev", "volumeBindingMode": "WaitForFirstConsumer",
+    })
+}
+
+/// A claim of a volume of that class.
+pub(crate) fn disk(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": DISKS,
+            "resources": {"requests": {"storage": "10Gi"}}},
+    })
+}
+
 /// A deployment to be.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Workload {
@@ -87,10 +114,18 @@ pub(crate) struct Workload {
     pub(crate) selector: Map<String, Value>,
     /// Taints that it does not mind.
     pub(crate) tolerations: Vec<Value>,
-    /// Each pod wants a node without another of them.
-    pub(crate) apart: bool,
+    /// Each pod must have a value of this topology label that no other of them has.
+    pub(crate) apart: Option<&'static str>,
     /// Pods are to be spread over zones, as far as that goes.
     pub(crate) spread: bool,
+    /// Pods must be spread over the values of this topology label.
+    pub(crate) even: Option<&'static str>,
+    /// Pods must be in a zone with pods of this app.
+    pub(crate) near: Option<String>,
+    /// Expressions that the labels of its nodes must meet.
+    pub(crate) wants: Vec<Value>,
+    /// The claim of the volume that its pods share.
+    pub(crate) volume: Option<String>,
     /// Pods must not be disrupted.
     pub(crate) do_not_disrupt: bool,
     /// How long its pods take to end.
@@ -108,8 +143,12 @@ impl Workload {
             memory_mib: 128,
             selector: Map::new(),
             tolerations: Vec::new(),
-            apart: false,
+            apart: None,
             spread: false,
+            even: None,
+            near: None,
+            wants: Vec::new(),
+            volume: None,
             do_not_disrupt: false,
             stop_seconds: 1,
             version: 1,
@@ -144,17 +183,30 @@ impl Workload {
         if !self.tolerations.is_empty() {
             spec["tolerations"] = json!(self.tolerations);
         }
-        if self.apart {
-            spec["affinity"] = json!({"podAntiAffinity": {
-                "requiredDuringSchedulingIgnoredDuringExecution":
-                    [{"topologyKey": "kubernetes.io/hostname", "labelSelector": labels}],
-            }});
+        let required = "requiredDuringSchedulingIgnoredDuringExecution";
+        if let Some(key) = self.apart {
+            let term = json!({"topologyKey": key, "labelSelector": labels});
+            spec["affinity"]["podAntiAffinity"][required] = json!([term]);
         }
-        if self.spread {
-            spec["topologySpreadConstraints"] = json!([{
-                "topologyKey": "topology.kubernetes.io/zone", "maxSkew": 1,
-                "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": labels,
-            }]);
+        if let Some(app) = &self.near {
+            let of = json!({"matchLabels": {"app": app}});
+            let term = json!({"topologyKey": ZONE, "labelSelector": of});
+            spec["affinity"]["podAffinity"][required] = json!([term]);
+        }
+        if !self.wants.is_empty() {
+            let term = json!({"matchExpressions": self.wants});
+            spec["affinity"]["nodeAffinity"][required] = json!({"nodeSelectorTerms": [term]});
+        }
+        let spread = |key: &str, unsatisfiable: &str| json!({"topologyKey": key, "maxSkew": 1, "whenUnsatisfiable": unsatisfiable, "labelSelector": labels});
+        let soft = self.spread.then(|| spread(ZONE, "ScheduleAnyway"));
+        let hard = self.even.map(|key| spread(key, "DoNotSchedule"));
+        let spreads: Vec<Value> = soft.into_iter().chain(hard).collect();
+        if !spreads.is_empty() {
+            spec["topologySpreadConstraints"] = json!(spreads);
+        }
+        if let Some(claim) = &self.volume {
+            spec["volumes"] =
+                json!([{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]);
         }
         let mut annotations = json!({"sim.joiner.dev/stop-seconds": self.stop_seconds.to_string()});
         if self.do_not_disrupt {

@@ -94,6 +94,7 @@ impl ClassFactory for Clouds {
             ProviderError::Invalid(format!("there is no simulated cloud {:?}", class.key.name))
         })?;
         let made = found.cloud.provider(&Site {
+            class: &found.plan.class,
             line: &self.line,
             faults: &found.faults,
             owner: site.owner.clone(),

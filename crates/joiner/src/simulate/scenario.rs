@@ -3,6 +3,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use joiner_controllers::dialect::ClassKind;
 use joiner_sim::audit::Family;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
@@ -109,16 +110,16 @@ impl Draw {
         self.random.random_range(bounds)
     }
 
-    /// Names of the classes of a family.
-    pub(crate) fn classes(&self, family: &Family) -> Vec<String> {
+    /// Names of the classes of a kind.
+    pub(crate) fn classes(&self, kind: &ClassKind) -> Vec<String> {
         let own = self.scenario.clouds.iter();
-        own.filter(|one| one.family == family.name)
+        own.filter(|one| one.kind == *kind)
             .map(|one| one.class.clone())
             .collect()
     }
 
     /// Some moment of the storm, in whole seconds.
-    fn moment(&mut self) -> Duration {
+    pub(crate) fn moment(&mut self) -> Duration {
         Duration::from_secs(self.random.random_range(60..self.storm.as_secs().max(120)))
     }
 
@@ -133,7 +134,8 @@ impl Draw {
         self.scenario.beginning.push(action);
     }
 
-    fn at(&mut self, at: Duration, action: Action) {
+    /// Something that happens then.
+    pub(crate) fn at(&mut self, at: Duration, action: Action) {
         self.scenario.actions.push((at, action));
     }
 
@@ -174,29 +176,15 @@ impl Draw {
     }
 
     fn deployments(&mut self) {
-        for number in 0..self.random.random_range(2..=5) {
+        self.create("storageclasses.storage.k8s.io", "", objects::disks());
+        for number in 0..self.random.random_range(2..=5_u32) {
             let name = format!("app-{number}");
             let mut workload = Workload {
                 cpu_millis: *self.one(&[100, 250, 500, 900, 1700]),
                 memory_mib: *self.one(&[128, 256, 512, 1500]),
                 ..Workload::named(&name)
             };
-            match self.random.random_range(0..9) {
-                0 => workload.selects("topology.kubernetes.io/zone", "sim-b"),
-                1 => workload.selects("karpenter.sh/capacity-type", "on-demand"),
-                2 | 6 if !self.dedicated.is_empty() => {
-                    let dedicated = self.dedicated.clone();
-                    let team = *self.one(&dedicated);
-                    workload.tolerates("dedicated", team);
-                    workload.selects("team", team);
-                }
-                3 => workload.apart = true,
-                4 => workload.spread = true,
-                5 => workload.stop_seconds = 45,
-                _ => {}
-            }
-            // Pods that must stay apart want a node each.
-            let most = if workload.apart { 4 } else { 12 };
+            let most = self.rules(&mut workload, number);
             if self.chance(6) {
                 workload.do_not_disrupt = true;
                 let mut free = workload.clone();
@@ -218,6 +206,62 @@ impl Draw {
             };
             self.create("deployments.apps", "default", giant.deployment(1));
         }
+    }
+
+    /// What a deployment asks of its nodes. Says how many pods it has at most.
+    fn rules(&mut self, workload: &mut Workload, number: u32) -> u32 {
+        // Pods that must stay apart want a node each, or even a zone.
+        let few = 4;
+        let most = 12;
+        match self.random.random_range(0..16) {
+            0 => {
+                let zone = *self.one(&["sim-b", "eu-west-par-a"]);
+                workload.selects(objects::ZONE, zone);
+            }
+            1 => workload.selects("karpenter.sh/capacity-type", "on-demand"),
+            2 | 6 if !self.dedicated.is_empty() => {
+                let dedicated = self.dedicated.clone();
+                let team = *self.one(&dedicated);
+                workload.tolerates("dedicated", team);
+                workload.selects("team", team);
+            }
+            3 => {
+                workload.apart = Some(objects::HOST);
+                return few;
+            }
+            4 => workload.spread = true,
+            5 => workload.stop_seconds = 45,
+            7 | 8 => workload.even = Some(objects::ZONE),
+            9 => {
+                workload.even = Some(objects::HOST);
+                return few;
+            }
+            10 => {
+                workload.apart = Some(objects::ZONE);
+                return few;
+            }
+            11 if number > 0 => workload.near = Some("app-0".to_owned()),
+            12 => {
+                let zones =
+                    *self.one(&[&["sim-a", "sim-b", "eu-west-par-b"][..], &["sim-c", "nova"]]);
+                workload.wants = vec![
+                    json!({"key": objects::ZONE, "operator": "In", "values": zones}),
+                    json!({"key": "kubernetes.io/arch", "operator": "Exists"}),
+                ];
+                if self.chance(3) {
+                    let spot = json!({"key": "karpenter.sh/capacity-type", "operator": "NotIn", "values": ["spot"]});
+                    workload.wants.push(spot);
+                }
+            }
+            13 | 14 => {
+                let claim = format!("disk-{number}");
+                self.create("persistentvolumeclaims", "default", objects::disk(&claim));
+                workload.volume = Some(claim);
+                return few;
+            }
+            _ => {}
+        }
+        most
     }
 
     fn budget(&mut self, app: &str) {

@@ -1,8 +1,11 @@
 //! Families of custom resources in simulated worlds. Which family has a seat stands in the table of families that are
 //! served (`wiring`): with a row there, and a seat here, it is simulated and judged under every fault.
 
+mod ovhcloud;
+
 use std::time::Duration;
 
+use joiner_controllers::dialects::nodesmith::PROVIDER;
 use joiner_core::problem::{CapacityType, Catalog, Offering};
 use joiner_sim::audit;
 use joiner_sim::clouds::rackspace::{Auctions, RackspaceCloudOptions};
@@ -15,6 +18,7 @@ use serde_json::{Value, json};
 use super::clouds::{self, CloudPlan, FORGE};
 use super::objects;
 use super::scenario::{Action, Draw};
+use crate::classes::sim::SIM;
 use crate::wiring::{SERVED, Served};
 
 /// A family in simulated worlds.
@@ -47,9 +51,21 @@ pub(crate) fn seats() -> impl Iterator<Item = &'static Seat> {
 /// `NodePools` and `NodeClaims`.
 pub(crate) static KARPENTER: Seat = Seat {
     rules: &audit::KARPENTER,
-    groups: &["karpenter.sh", "joiner.dev", "autoscaling.x-k8s.io"],
-    clouds: sim_clouds,
-    pools: node_pools,
+    groups: &[
+        "karpenter.sh",
+        "joiner.dev",
+        "autoscaling.x-k8s.io",
+        "karpenter.ovhcloud.sh",
+    ],
+    clouds: |random, seed, tamper| {
+        let mut all = sim_clouds(random, seed, tamper);
+        all.extend(ovhcloud::clouds(random, seed));
+        all
+    },
+    pools: |draw| {
+        node_pools(draw);
+        ovhcloud::pools(draw);
+    },
     foreigners: foreign_claims,
 };
 
@@ -126,11 +142,11 @@ fn catalog(random: &mut ChaCha8Rng) -> Catalog {
 
 /// One to three pools.
 fn node_pools(draw: &mut Draw) {
-    let classes = draw.classes(&audit::KARPENTER);
+    let classes = draw.classes(&SIM);
     for number in 0..draw.between(1..=3) {
         let name = format!("pool-{number}");
         let class = draw.one(&classes).clone();
-        let mut pool = objects::pool(&name, &class);
+        let mut pool = objects::pool(&name, &SIM, &class);
         let spec = &mut pool["spec"];
         let paid: &[&str] = if draw.chance(3) {
             &["on-demand"]
@@ -201,7 +217,7 @@ fn disruption(draw: &mut Draw) -> Value {
 /// A pool, machines and a node of a class that another controller serves, and a machine object out of another
 /// cluster's backup.
 fn foreign_claims(draw: &mut Draw) {
-    let mut pool = objects::pool("theirs", "theirs");
+    let mut pool = objects::pool("theirs", &SIM, "theirs");
     pool["spec"]["template"]["spec"]["nodeClassRef"]["group"] = json!(FOREIGN_GROUP);
     draw.create(audit::KARPENTER.pools, "", pool);
     let mut claim = objects::claim("theirs-1", "theirs");
@@ -324,7 +340,7 @@ fn racks(random: &mut ChaCha8Rng, seed: u64, tamper: Tamper) -> Vec<CloudPlan> {
 /// One or two pools where there is a rack, and the control plane that names them. Names may repeat those of other
 /// families.
 fn forge_pools(draw: &mut Draw) {
-    let racks = draw.classes(&audit::NODESMITH);
+    let racks = draw.classes(&PROVIDER);
     let Some(rack) = racks.first() else { return };
     let count = draw.between(1..=2);
     let names: Vec<String> = (0..count).map(|number| format!("pool-{number}")).collect();

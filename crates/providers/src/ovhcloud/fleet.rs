@@ -447,10 +447,11 @@ impl Fleet {
             .map(|(uid, _)| uid.clone())
     }
 
-    /// Pools of ours that nothing is in, and since when; `None` for the time if it is new.
+    /// Pools of ours that nothing is in, and since when: since they were last told anything, or since that was first seen,
+    /// whichever is longer ago. A process that has just begun has seen nothing for long, and may not live for long.
     pub(super) fn note_empty(&mut self, now: Timestamp) -> Vec<(String, String, Timestamp)> {
         let used: BTreeSet<&str> = self.entries.values().map(|one| one.pool.as_str()).collect();
-        let empty: Vec<(String, String)> = self
+        let empty: Vec<(String, String, Option<Timestamp>)> = self
             .pools
             .values()
             .filter(|pool| !used.contains(pool.name.as_str()) && !pool.is_leaving())
@@ -459,14 +460,18 @@ impl Fleet {
                     .get(&pool.id)
                     .is_some_and(|known| known.nodes.is_empty())
             })
-            .map(|pool| (pool.name.clone(), pool.id.clone()))
+            .map(|pool| {
+                let told = pool.updated_at.filter(|_| pool.desired_nodes == 0);
+                (pool.name.clone(), pool.id.clone(), told)
+            })
             .collect();
-        let names: BTreeSet<&String> = empty.iter().map(|(name, _)| name).collect();
+        let names: BTreeSet<&String> = empty.iter().map(|(name, ..)| name).collect();
         self.empty.retain(|name, _| names.contains(name));
         empty
             .into_iter()
-            .map(|(name, id)| {
-                let since = *self.empty.entry(name.clone()).or_insert(now);
+            .map(|(name, id, told)| {
+                let seen = *self.empty.entry(name.clone()).or_insert(now);
+                let since = told.map_or(seen, |told| told.min(seen));
                 (name, id, since)
             })
             .collect()

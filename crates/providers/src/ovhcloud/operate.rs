@@ -766,7 +766,7 @@ fn stray_entry(fleet: &Fleet, uid: &str, now: Timestamp) -> Option<Entry> {
 }
 
 /// A list that is not there is not an empty list, and never means that machines are gone.
-fn not_an_answer(refused: Refused) -> ProviderError {
+pub(super) fn not_an_answer(refused: Refused) -> ProviderError {
     match refused.error {
         ProviderError::NotFound(said) => ProviderError::Transient(said),
         other => other,

@@ -9,7 +9,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::ledger::Ledger;
-use crate::clouds::watched::CloudEvent;
+use crate::clouds::watched::{CloudEvent, GroupEvent};
 use joiner_embedded::api::{ChangeKind, Commit};
 use joiner_embedded::cluster::fields::Fields as _;
 
@@ -59,6 +59,7 @@ impl Journal {
             | "daemonsets.apps"
             | "poddisruptionbudgets.policy" => String::new(),
             "events" if commit.asked.is_some() => return self.said(commit),
+            "configmaps" => return self.recorded(commit, ledger),
             _ => return,
         };
         let done = match commit.kind {
@@ -83,6 +84,33 @@ impl Journal {
         self.write(commit.at, &subject(commit.resource, commit.key), text);
     }
 
+    /// What stands in a provider's ledger about a machine.
+    fn recorded(&mut self, commit: &Commit<'_>, ledger: &Ledger) {
+        let Some(order) = ledger.records.read(commit.object) else {
+            return;
+        };
+        let subject = ledger.claim_by_uid(&order.uid).map_or_else(
+            || subject("group", &order.record.group),
+            super::ledger::Claim::subject,
+        );
+        let done = match commit.kind {
+            ChangeKind::Deleted => "struck off the record",
+            _ => "on record",
+        };
+        let machine = order.record.machine.map(|id| id.to_string());
+        let leaving = if order.record.leaving {
+            ", leaving"
+        } else {
+            ""
+        };
+        let text = format!(
+            "{done}: {} of group {}{leaving}",
+            machine.as_deref().unwrap_or("no machine yet"),
+            order.record.group,
+        );
+        self.write(commit.at, &subject, text);
+    }
+
     /// What Joiner says about an object.
     fn said(&mut self, commit: &Commit<'_>) {
         let field = |name| commit.object.text(&["involvedObject", name]);
@@ -97,6 +125,25 @@ impl Journal {
         );
         let text = format!("Joiner says {reason}: {message}");
         self.write(commit.at, &subject(&resource, &key), text);
+    }
+
+    /// What happened to a group of machines.
+    fn group(&mut self, group: &str, event: &GroupEvent, now: Timestamp) {
+        let text = match event {
+            GroupEvent::Made => "made".to_owned(),
+            GroupEvent::Told { before, wanted } => {
+                format!("told to have {wanted} machines, before {before}")
+            }
+            GroupEvent::Added(machine) => {
+                let text = format!("made: {} in {}", machine.instance_type, machine.zone);
+                let text = format!("{text}, for group {group}");
+                self.write(now, &subject("machine", &machine.id.0), text);
+                format!("has a machine more: {}", machine.id)
+            }
+            GroupEvent::Ended => "told to go".to_owned(),
+            GroupEvent::Gone => "gone".to_owned(),
+        };
+        self.write(now, &subject("group", group), text);
     }
 
     pub(super) fn event(&mut self, event: &CloudEvent, now: Timestamp) {
@@ -124,6 +171,10 @@ impl Journal {
                 (id.to_string(), "taken back by the cloud".to_owned())
             }
             CloudEvent::Gone { id, .. } => (id.to_string(), "gone".to_owned()),
+            CloudEvent::Group(group, event) => {
+                self.group(group, event, now);
+                return;
+            }
         };
         self.write(now, &subject("machine", &id), text);
     }

@@ -5,12 +5,13 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use joiner_providers::{Machine, MachineId, NodeLink};
+use joiner_providers::{Machine, MachineId, NodeLink, Uid};
 use serde_json::Value;
 
 use super::family::{Family, Terms};
 use super::journal::subject;
-use crate::clouds::watched::CloudEvent;
+use super::records::Records;
+use crate::clouds::watched::{CloudEvent, GroupEvent};
 use joiner_embedded::api::{ChangeKind, Commit};
 use joiner_embedded::cluster::fields::Fields as _;
 
@@ -104,6 +105,8 @@ pub(super) struct Ledger {
     pub(super) budgets: BTreeMap<String, Arc<Value>>,
     pub(super) daemons: BTreeMap<String, Arc<Value>>,
     pub(super) pods: BTreeMap<String, Arc<Value>>,
+    pub(super) volume_claims: BTreeMap<String, Arc<Value>>,
+    pub(super) volumes: BTreeMap<String, Arc<Value>>,
     on_node: BTreeMap<String, BTreeSet<String>>,
     pub(super) machines: BTreeMap<MachineId, Bought>,
     /// Pods that were well until a moment ago: budgets may not know yet.
@@ -117,6 +120,8 @@ pub(super) struct Ledger {
     links: BTreeMap<String, (MachineId, String)>,
     /// Labels among these.
     link_labels: BTreeSet<String>,
+    /// Whose the machines are that bear no marks.
+    pub(super) records: Records,
 }
 
 impl Ledger {
@@ -169,6 +174,9 @@ impl Ledger {
             "nodes" => put(&mut self.nodes, commit),
             "poddisruptionbudgets.policy" => put(&mut self.budgets, commit),
             "daemonsets.apps" => put(&mut self.daemons, commit),
+            "configmaps" => self.record(commit),
+            "persistentvolumeclaims" => put(&mut self.volume_claims, commit),
+            "persistentvolumes" => put(&mut self.volumes, commit),
             _ => {}
         }
         prune(&mut self.lost, commit.at, NEWS);
@@ -198,18 +206,40 @@ impl Ledger {
         put(&mut self.pods, commit);
     }
 
+    /// A machine that bears no mark is somebody's as soon as that is on record.
+    fn record(&mut self, commit: &Commit<'_>) {
+        let Some(order) = self.records.commit(commit) else {
+            return;
+        };
+        let machine = order.record.machine.as_ref();
+        let Some(bought) = machine.and_then(|id| self.machines.get_mut(id)) else {
+            return;
+        };
+        bought.machine.uid = Some(Uid(order.uid.as_str().into()));
+        let machine = bought.machine.clone();
+        self.link(&machine);
+    }
+
+    fn bought(&mut self, machine: &Machine) {
+        self.bought += 1;
+        self.link(machine);
+        let bought = Bought {
+            machine: machine.clone(),
+            stopping: false,
+            announced: false,
+            taken: false,
+        };
+        self.machines.insert(machine.id.clone(), bought);
+    }
+
     pub(super) fn event(&mut self, event: &CloudEvent) {
         match event {
-            CloudEvent::Launched(machine) => {
-                self.bought += 1;
-                self.link(machine);
-                let bought = Bought {
-                    machine: machine.as_ref().clone(),
-                    stopping: false,
-                    announced: false,
-                    taken: false,
-                };
-                self.machines.insert(machine.id.clone(), bought);
+            CloudEvent::Launched(machine) => self.bought(machine),
+            CloudEvent::Group(group, event) => {
+                self.records.event(group, event);
+                if let GroupEvent::Added(machine) = event {
+                    self.bought(machine);
+                }
             }
             CloudEvent::Booted(_) => {}
             CloudEvent::Announced(id) => {
@@ -229,6 +259,7 @@ impl Ledger {
             }
             CloudEvent::Gone { id, .. } => {
                 self.machines.remove(id);
+                self.records.gone(id);
             }
         }
     }
@@ -303,6 +334,17 @@ impl Ledger {
             .filter(move |one| one.machine.uid.as_ref().is_some_and(|own| &*own.0 == uid))
     }
 
+    /// Every machine with the UID that it was bought for; of those on no record yet, the one that waits for it.
+    pub(super) fn owned(&self) -> impl Iterator<Item = (&Bought, &str)> {
+        let marked = self.machines.values().filter_map(|one| {
+            let uid = one.machine.uid.as_ref()?;
+            Some((one, &*uid.0))
+        });
+        let presumed = self.records.presumed().into_iter();
+        let presumed = presumed.filter_map(|(id, uid)| Some((self.machines.get(id)?, uid)));
+        marked.chain(presumed)
+    }
+
     /// The machine object that a node belongs to, by the machine behind both.
     pub(super) fn claim_of_node(&self, node: &Value) -> Option<&Claim> {
         self.claim_by_uid(self.uid_of_node(node)?)
@@ -342,6 +384,8 @@ impl Ledger {
             self.machines_of(uid)
                 .map(|one| subject("machine", &one.machine.id.0)),
         );
+        let own = self.records.orders().filter(|one| one.uid == uid);
+        all.extend(own.map(|one| subject("group", &one.record.group)));
         all.extend(
             self.pods_on(claim.text(&["status", "nodeName"]))
                 .map(|(key, _)| subject("pods", key)),

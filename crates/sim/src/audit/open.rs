@@ -60,6 +60,28 @@ fn strays(ledger: &Ledger, options: &AuditOptions) -> Vec<Finding> {
             );
         }
     }
+    let (unknown, empty) = ledger.records.left();
+    for id in unknown {
+        found(
+            format!("machine {id} is on no record"),
+            vec![subject("machine", &id.0)],
+        );
+    }
+    for group in empty {
+        found(
+            format!("group {group} is empty and still there"),
+            vec![subject("group", group)],
+        );
+    }
+    for order in ledger.records.orders() {
+        if ledger.claim_by_uid(&order.uid).is_none() {
+            let group = &order.record.group;
+            found(
+                format!("the order of {} in group {group} has no object", order.uid),
+                vec![subject("group", group)],
+            );
+        }
+    }
     for ((_, name), claim) in &ledger.claims {
         let launched = claim.condition_true("Launched") && !options.is_foreign(claim);
         if launched && ledger.machines_of(claim.uid()).next().is_none() {
@@ -140,6 +162,16 @@ pub(super) fn all(ledger: &Ledger, options: &AuditOptions) -> Vec<Finding> {
             found(Invariant::Marked, message, ledger.circle(claim));
         }
     }
+    open.extend(pods(ledger, options));
+    open
+}
+
+/// Pods that have not settled.
+fn pods(ledger: &Ledger, options: &AuditOptions) -> Vec<Finding> {
+    let mut open = Vec::new();
+    let mut found = |invariant, message: String, about: Vec<String>| {
+        open.push(Finding::new(invariant, message, about));
+    };
     for (key, pod) in ledger.pods.iter().filter(|(_, pod)| !ended(pod)) {
         let about = vec![subject("pods", key)];
         let bound = !pod.text(&["spec", "nodeName"]).is_empty();
@@ -152,6 +184,10 @@ pub(super) fn all(ledger: &Ledger, options: &AuditOptions) -> Vec<Finding> {
         } else if bound && !pod.condition_true("Ready") {
             let message = format!("pod {key} does not run on its node");
             found(Invariant::PodsRun, message, about);
+        } else if !bound && !pod.text(&["status", "nominatedNodeName"]).is_empty() {
+            let node = pod.text(&["status", "nominatedNodeName"]);
+            let message = format!("pod {key} was promised node {node} and waits");
+            found(Invariant::Promised, message, about);
         } else if !bound
             && is_work(pod)
             && let Some(pool) = placeable::pool_for(ledger, options, pod)

@@ -1,6 +1,8 @@
 //! Whether a pod could run: whether some pool may buy some machine that holds it. Judged by itself, in the plainest way,
-//! so that it shares no mistake with the packer. It knows what simulated worlds ask for: node selectors, tolerations,
-//! requests; pools with requirements of the operator `In`, taints and limits.
+//! so that it shares no mistake with the packer. It knows what simulated worlds ask for: tolerations, requests and the
+//! hard rules of `rules`; pools with requirements of the operator `In`, taints and limits.
+
+use std::collections::BTreeSet;
 
 use joiner_core::labels;
 use joiner_core::problem::{Catalog, InstanceType, Offering};
@@ -10,24 +12,83 @@ use serde_json::Value;
 use super::AuditOptions;
 use super::ledger::{Id, Ledger, Pool};
 use super::purchases::used;
+use super::rules::{Rules, Seen};
 use joiner_embedded::cluster::fields::Fields as _;
 use joiner_embedded::cluster::quantity;
 
 /// A pool that could buy a machine for a pod.
 pub(super) fn pool_for(ledger: &Ledger, options: &AuditOptions, pod: &Value) -> Option<String> {
-    ledger
+    let pools: Vec<(&Id, &Pool, &Catalog)> = ledger
         .pools
         .iter()
-        .filter(|(_, pool)| !pool.deleting() && pool.terms.for_pods)
-        .find(|(id, pool)| {
-            let catalog = options.classes.get(&pool.terms.class);
-            tolerates(pod, pool)
-                && catalog.is_some_and(|catalog| sells(ledger, id, pool, catalog, pod))
+        .filter(|(_, pool)| !pool.deleting() && pool.terms.for_pods && tolerates(pod, pool))
+        .filter_map(|(id, pool)| {
+            let catalog = options.classes.get(&pool.terms.class)?;
+            Some((id, pool, catalog))
         })
-        .map(|((family, name), _)| format!("{name} of {family}"))
+        .collect();
+    // What is on sale counts for a spread, although no node is there yet: a place that is fine by both ways of counting
+    // is fine for sure.
+    let plain = Rules::of(ledger, pod, Seen::Now, &|_| BTreeSet::new());
+    let on_sale = |key: &str| {
+        let offers = pools
+            .iter()
+            .flat_map(|(_, pool, catalog)| offers(pool, catalog));
+        let labels = offers.filter(|offer| offer.suits(&plain));
+        if key == labels::HOSTNAME {
+            return BTreeSet::new();
+        }
+        labels.filter_map(|offer| offer.label(key)).collect()
+    };
+    let strict = Rules::of(ledger, pod, Seen::Now, &on_sale);
+    let rules = [plain, strict];
+    let mut pools = pools.into_iter();
+    pools
+        .find(|(id, pool, catalog)| sells(ledger, (id, pool), catalog, &rules, pod))
+        .map(|((family, name), ..)| format!("{name} of {family}"))
 }
 
-fn sells(ledger: &Ledger, id: &Id, pool: &Pool, catalog: &Catalog, pod: &Value) -> bool {
+/// A machine that a pool could buy.
+struct Offer<'a> {
+    pool: &'a Pool,
+    kind: &'a InstanceType,
+    offering: &'a Offering,
+}
+
+impl Offer<'_> {
+    /// What its node would bear for a label.
+    fn label(&self, key: &str) -> Option<String> {
+        value(self.kind, self.offering, self.pool, key)
+    }
+
+    /// Whether the pool buys it, and the pod selects it.
+    fn suits(&self, rules: &Rules<'_>) -> bool {
+        let label = |key: &str| self.label(key);
+        let mut wants = self.pool.terms.requirements.iter();
+        wants.all(|(key, values)| label(key).is_some_and(|has| values.contains(&has)))
+            && rules.selects(&label)
+    }
+}
+
+fn offers<'a>(pool: &'a Pool, catalog: &'a Catalog) -> impl Iterator<Item = Offer<'a>> {
+    let kinds = catalog.types.iter();
+    kinds.flat_map(move |kind| {
+        let one = move |offering| Offer {
+            pool,
+            kind,
+            offering,
+        };
+        kind.offerings.iter().map(one)
+    })
+}
+
+fn sells(
+    ledger: &Ledger,
+    (id, pool): (&Id, &Pool),
+    catalog: &Catalog,
+    rules: &[Rules<'_>],
+    pod: &Value,
+) -> bool {
     let limits = &pool.terms.limits;
     let full = limits.get("nodes").is_some_and(|most| {
         i64::try_from(ledger.claims_of(id).count()).unwrap_or(i64::MAX) >= quantity::units(most)
@@ -48,22 +109,12 @@ fn sells(ledger: &Ledger, id: &Id, pool: &Pool, catalog: &Catalog, pod: &Value) 
             })
     };
     let wanted = requests(ledger, pod);
-    catalog
-        .types
-        .iter()
-        .filter(|kind| within(kind) && holds(kind, &wanted))
-        .flat_map(|kind| kind.offerings.iter().map(move |offering| (kind, offering)))
-        .any(|(kind, offering)| {
-            let label = |key: &str| value(kind, offering, pool, key);
-            let mut pool_wants = pool.terms.requirements.iter();
-            let pool_agrees =
-                pool_wants.all(|(key, values)| label(key).is_some_and(|has| values.contains(&has)));
-            let selector = pod.at(&["spec", "nodeSelector"]).as_object();
-            pool_agrees
-                && selector
-                    .into_iter()
-                    .flatten()
-                    .all(|(key, wanted)| label(key).is_some_and(|has| *wanted == has))
+    offers(pool, catalog)
+        .filter(|offer| within(offer.kind) && holds(offer.kind, &wanted))
+        .any(|offer| {
+            let label = |key: &str| offer.label(key);
+            let mut rules = rules.iter();
+            rules.all(|rules| offer.suits(rules) && rules.broken(&label).is_none())
         })
 }
 
@@ -112,6 +163,8 @@ fn value(kind: &InstanceType, offering: &Offering, pool: &Pool, key: &str) -> Op
         labels::CAPACITY_TYPE => Some(offering.capacity_type.to_string()),
         labels::INSTANCE_TYPE => Some(kind.name.to_string()),
         labels::NODEPOOL => Some(pool.name.clone()),
+        // No node there is has this name.
+        labels::HOSTNAME => Some("a-new-one".to_owned()),
         _ => kind
             .labels
             .get(key)

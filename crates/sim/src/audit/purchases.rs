@@ -1,6 +1,7 @@
 //! What may be bought: one machine for one object, within the pool's limits.
 
 use joiner_core::resources::{CPU, Resources};
+use joiner_providers::Machine;
 use serde_json::Value;
 
 use super::journal::subject;
@@ -47,14 +48,17 @@ fn too_many(ledger: &Ledger, claim: &Claim) -> Vec<Finding> {
 
 /// The object went before its machine did: whoever pays for it cannot find it any more.
 fn left_behind(ledger: &Ledger, claim: &Claim) -> Vec<Finding> {
-    ledger
-        .machines_of(claim.uid())
-        .map(|bought| {
-            let message = format!(
-                "machine object {} is gone and its machine {} is not",
-                claim.name(),
-                bought.machine.id
-            );
+    let uid = claim.uid();
+    let machines = ledger.machines_of(uid).map(|one| {
+        let id = &one.machine.id;
+        format!("its machine {id}")
+    });
+    let orders = ledger.records.orders().filter(|one| one.uid == uid);
+    let orders = orders.map(|one| format!("its order in group {}", one.record.group));
+    machines
+        .chain(orders)
+        .map(|what| {
+            let message = format!("machine object {} is gone and {what} is not", claim.name());
             Finding::new(Invariant::MachineFirst, message, ledger.circle(claim))
         })
         .collect()
@@ -86,8 +90,17 @@ pub(super) fn judge_event(ledger: &Ledger, event: &CloudEvent) -> Vec<Finding> {
             first.machine.id,
             machine.id
         );
-        findings.push(Finding::new(Invariant::OneMachine, message, about.clone()));
+        findings.push(Finding::new(Invariant::OneMachine, message, about));
     }
+    findings.extend(over_limits(ledger, claim, machine));
+    findings
+}
+
+/// Which limits of its pool a machine breaks that is sold for an object.
+pub(super) fn over_limits(ledger: &Ledger, claim: &Claim, machine: &Machine) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut about = ledger.circle(claim);
+    about.push(subject("machine", &machine.id.0));
     let pool_id = claim.pool();
     let pool = &pool_id.1;
     let mut used = used(ledger, &pool_id);
@@ -116,12 +129,8 @@ fn limits<'a>(ledger: &'a Ledger, pool: &Id) -> Option<&'a serde_json::Map<Strin
 /// What the machines of a pool have.
 pub(super) fn used(ledger: &Ledger, pool: &Id) -> Resources {
     let mut used = Resources::new();
-    for bought in ledger.machines.values() {
-        let claim = bought
-            .machine
-            .uid
-            .as_ref()
-            .and_then(|uid| ledger.claim_by_uid(&uid.0));
+    for (bought, uid) in ledger.owned() {
+        let claim = ledger.claim_by_uid(uid);
         if claim.is_some_and(|claim| claim.pool() == *pool) {
             used.add(&bought.machine.capacity);
         }

@@ -1,5 +1,8 @@
 //! The auditor sees what must not happen, and is silent about what may.
 
+mod records;
+mod rules;
+
 use http::Request;
 use http_body_util::Full;
 use joiner_core::name::Labels;

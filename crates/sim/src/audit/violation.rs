@@ -40,6 +40,10 @@ pub enum Invariant {
     Marked,
     /// At rest nothing is written.
     Rest,
+    /// Pods are bound where their hard rules allow.
+    Placed,
+    /// Pods that were promised a node run.
+    Promised,
     /// Every pod that can run runs.
     PodsRun,
     /// Machines, machine objects and nodes belong together.
@@ -52,7 +56,7 @@ pub enum Invariant {
 
 impl Invariant {
     /// All of them.
-    pub const ALL: [Invariant; 18] = [
+    pub const ALL: [Invariant; 20] = [
         Invariant::OneMachine,
         Invariant::Foreign,
         Invariant::MachineFirst,
@@ -67,6 +71,8 @@ impl Invariant {
         Invariant::OwnFields,
         Invariant::Marked,
         Invariant::Rest,
+        Invariant::Placed,
+        Invariant::Promised,
         Invariant::PodsRun,
         Invariant::NothingLeaked,
         Invariant::DeletionsEnd,
@@ -90,6 +96,8 @@ impl Invariant {
             Invariant::OwnFields => "only what is Joiner's to write is written",
             Invariant::Marked => "what is Joiner's bears its mark, and no other's",
             Invariant::Rest => "at rest nothing is written",
+            Invariant::Placed => "pods are bound where their hard rules allow",
+            Invariant::Promised => "pods that were promised a node run",
             Invariant::PodsRun => "every pod that can run runs",
             Invariant::NothingLeaked => "machines, machine objects and nodes belong together",
             Invariant::DeletionsEnd => "what is to go goes",

@@ -14,7 +14,7 @@ use joiner_embedded::api::{ChangeKind, Commit, Verb};
 use joiner_embedded::cluster::fields::Fields as _;
 
 /// The label on entries of a ledger: what a cloud cannot carry is kept in ConfigMaps.
-const LEDGER: &str = "joiner.dev/ledger";
+pub(super) const LEDGER: &str = "joiner.dev/ledger";
 
 /// Whether a change over HTTP was Joiner's to make.
 pub(super) fn judge(

@@ -62,42 +62,12 @@ impl Faults {
     pub fn change(&self, rates: FaultRates) {
         *self.rates.lock().unwrap_or_else(PoisonError::into_inner) = rates;
     }
-}
 
-/// A provider whose calls go wrong.
-pub struct Faulty<P> {
-    inner: P,
-    faults: Faults,
-}
-
-enum Fate {
-    Fine,
-    Refused,
-    Lost,
-    Throttled,
-    SoldOut,
-}
-
-impl<P: Provider> Faulty<P> {
-    /// Wraps a provider.
-    pub fn new(inner: P, faults: Faults) -> Self {
-        Faulty { inner, faults }
-    }
-
-    /// What goes wrong.
-    pub fn faults(&self) -> &Faults {
-        &self.faults
-    }
-
-    async fn fate(&self) -> Fate {
-        let rates = *self
-            .faults
-            .rates
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+    /// What becomes of the next call, after the time that it takes.
+    pub async fn fate(&self) -> Fate {
+        let rates = *self.rates.lock().unwrap_or_else(PoisonError::into_inner);
         let (draw, delay) = {
-            let random = &self.faults.random;
-            let mut random = random.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
             let slow = random.random_range(0..10_000) < rates.slow;
             let delay = random.random_range(1..=60_u64);
             (random.random_range(0..10_000), slow.then_some(delay))
@@ -119,12 +89,45 @@ impl<P: Provider> Faulty<P> {
         }
         Fate::Fine
     }
+}
+
+/// What becomes of one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It is done and answered.
+    Fine,
+    /// It is refused before it does anything.
+    Refused,
+    /// It is done, and its answer lost.
+    Lost,
+    /// It is refused: there were too many.
+    Throttled,
+    /// What it asks for is sold out, if it asks for a machine.
+    SoldOut,
+}
+
+/// A provider whose calls go wrong.
+pub struct Faulty<P> {
+    inner: P,
+    faults: Faults,
+}
+
+impl<P: Provider> Faulty<P> {
+    /// Wraps a provider.
+    pub fn new(inner: P, faults: Faults) -> Self {
+        Faulty { inner, faults }
+    }
+
+    /// What goes wrong.
+    pub fn faults(&self) -> &Faults {
+        &self.faults
+    }
 
     async fn call<T>(
         &self,
         done: impl Future<Output = Result<T, ProviderError>> + Send,
     ) -> Result<T, ProviderError> {
-        suffer(self.fate().await, done).await
+        suffer(self.faults.fate().await, done).await
     }
 }
 
@@ -167,7 +170,7 @@ impl<P: Provider> Provider for Faulty<P> {
     }
 
     async fn launch(&self, request: &LaunchRequest) -> Result<Machine, ProviderError> {
-        match self.fate().await {
+        match self.faults.fate().await {
             Fate::SoldOut => Err(sold_out()),
             fate => suffer(fate, self.inner.launch(request)).await,
         }
@@ -177,7 +180,7 @@ impl<P: Provider> Provider for Faulty<P> {
         if self.inner.launch_batch() == 1 {
             return futures::future::join_all(requests.iter().map(|one| self.launch(one))).await;
         }
-        let done = match self.fate().await {
+        let done = match self.faults.fate().await {
             Fate::SoldOut => Err(sold_out()),
             fate => suffer(fate, async { Ok(self.inner.launch_all(requests).await) }).await,
         };
@@ -226,6 +229,10 @@ impl<P: Provider> Provider for Faulty<P> {
 
     fn credential(&self) -> Option<Name> {
         self.inner.credential()
+    }
+
+    async fn clear(&self) -> Result<(), ProviderError> {
+        self.call(self.inner.clear()).await
     }
 
     async fn close(&self) {

@@ -7,6 +7,7 @@
 mod options;
 mod routes;
 mod state;
+mod watched;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,6 +25,7 @@ pub use self::state::NodeView;
 use self::state::{Order, State};
 pub use super::rackspace::CallFault;
 use super::sim::Rack;
+use super::watched::Observer;
 
 struct Inner {
     options: OvhCloudOptions,
@@ -38,6 +40,18 @@ struct Inner {
     refused: Vec<String>,
     /// Nobody is asked who they are.
     open: bool,
+    observers: Vec<Observer>,
+}
+
+impl Inner {
+    /// Tells observers what has happened.
+    fn tell(&mut self) {
+        for event in std::mem::take(&mut self.state.news) {
+            for observe in &mut self.observers {
+                observe(&event);
+            }
+        }
+    }
 }
 
 /// The cloud. Cheap to clone; clones are the same cloud.
@@ -64,6 +78,7 @@ impl OvhCloud {
             busiest: 0,
             refused: Vec::new(),
             open: false,
+            observers: Vec::new(),
         };
         OvhCloud {
             inner: Arc::new(Mutex::new(inner)),
@@ -157,6 +172,7 @@ impl OvhCloud {
         let mut inner = self.lock();
         let inner = &mut *inner;
         inner.state.lose(id, &inner.options, now);
+        inner.tell();
         self.changed.notify_one();
     }
 
@@ -224,7 +240,9 @@ impl OvhCloud {
         let (orders, next) = {
             let mut inner = self.lock();
             let inner = &mut *inner;
-            inner.state.due(&mut inner.options, self.clock.now())
+            let done = inner.state.due(&mut inner.options, self.clock.now());
+            inner.tell();
+            done
         };
         for order in orders {
             match order {

@@ -76,6 +76,66 @@ async fn pools_go_with_their_class() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pool_that_is_still_being_made_goes_with_its_class_as_soon_as_it_can() {
+    let mut options = OvhCloudOptions::calm(1);
+    options.pool_installs = Duration::from_mins(15);
+    let world = World::open(options);
+    let provider = world.provider();
+    let machine = provider
+        .launch(&order(0, "b3-8", ZONE, None))
+        .await
+        .unwrap();
+    let said = provider.clear().await.unwrap_err();
+    assert!(said.to_string().contains("still on record"), "{said}");
+    for _ in 0..60 {
+        if let Err(ProviderError::NotFound(_)) = provider.terminate(&machine.id).await {
+            break;
+        }
+        tokio::time::sleep(Duration::from_secs(10)).await;
+    }
+    let status = |world: &World| world.cloud.pools()[0]["status"].clone();
+    assert_eq!(status(&world), "INSTALLING");
+    let said = provider.clear().await.unwrap_err();
+    assert!(said.passes(), "it is worth another try");
+    assert!(said.to_string().contains("INSTALLING"), "{said}");
+    assert_eq!(status(&world), "INSTALLING");
+    // Another process goes on: nothing is kept in the one that was refused.
+    let provider = world.provider();
+    minutes(15).await;
+    provider.clear().await.unwrap();
+    minutes(2).await;
+    assert!(world.cloud.pools().is_empty());
+    provider.clear().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_empty_pool_goes_although_no_process_lives_for_long() {
+    let world = World::open(OvhCloudOptions::calm(1));
+    let provider = world.provider();
+    let machine = provider
+        .launch(&order(0, "b3-8", ZONE, None))
+        .await
+        .unwrap();
+    running(&provider, 1).await;
+    for _ in 0..30 {
+        if let Err(ProviderError::NotFound(_)) = provider.terminate(&machine.id).await {
+            break;
+        }
+        tokio::time::sleep(Duration::from_secs(10)).await;
+    }
+    // It is kept for a while, for a machine that is like it.
+    minutes(2).await;
+    world.provider().list().await.unwrap();
+    assert_eq!(desired(&world), [0]);
+    for _ in 0..5 {
+        minutes(1).await;
+        world.provider().list().await.unwrap();
+    }
+    minutes(2).await;
+    assert!(world.cloud.pools().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn reads_that_fail_leave_calls_for_writes() {
     let project = "/1.0/cloud/project/0123456789abcdef0123456789abcdef";
     let kube = format!("{project}/kube/11111111-2222-3333-4444-555555555555");

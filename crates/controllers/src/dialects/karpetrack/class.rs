@@ -129,6 +129,10 @@ impl Provider for Branded {
         self.0.credential()
     }
 
+    async fn clear(&self) -> Result<(), ProviderError> {
+        self.0.clear().await
+    }
+
     async fn close(&self) {
         self.0.close().await;
     }

@@ -1,10 +1,13 @@
-//! Classes in use are held by a finalizer: without its class, nobody knows how to terminate a machine.
+//! Classes in use are held by a finalizer: without its class, nobody knows how to terminate a machine. It is taken off
+//! once nothing of the class is left at the cloud either.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use jiff::{SignedDuration, Timestamp};
 use joiner_core::name::Name;
+use joiner_providers::ProviderError;
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
@@ -14,6 +17,7 @@ use tracing::{info, warn};
 use crate::context::{Context, Mode};
 use crate::dialect::{ClassKind, ObjectRef};
 use crate::edge::clients::{Clients, WriteError};
+use crate::edge::clock;
 use crate::edge::events::Severity;
 use crate::record::{ClassKey, ClassRecord};
 
@@ -22,6 +26,10 @@ pub(crate) const FINALIZER: &str = "joiner.dev/in-use";
 
 /// How often it is looked who uses which class; nothing is written at rest.
 const PERIOD: Duration = Duration::from_secs(1);
+/// How long after it could not finish a provider is asked again to remove what its class has left.
+const AGAIN: SignedDuration = SignedDuration::from_secs(20);
+/// A provider that has not answered after this is asked again.
+const GIVEN_UP: Duration = Duration::from_mins(5);
 /// How many machines are named to who waits for them.
 const NAMED: usize = 5;
 
@@ -73,17 +81,100 @@ pub(crate) fn users(context: &Context) -> BTreeMap<ClassKey, Users> {
     users
 }
 
-/// Holds classes in use and lets go of others, for ever.
-pub(crate) async fn run(context: Arc<Context>) {
-    loop {
-        tokio::time::sleep(PERIOD).await;
-        if context.may_act() && context.settings.mode == Mode::Act {
-            look(&context).await;
+/// How far a provider is that removes what its class has left at the cloud.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Clearing {
+    /// It is at work since then.
+    UnderWay(Timestamp),
+    /// It could not finish, and is asked again then.
+    Again(Timestamp),
+    /// Nothing is left.
+    Done,
+}
+
+/// Classes that are not in use any more.
+#[derive(Clone, Debug, Default)]
+struct Leaving(Arc<Mutex<BTreeMap<ClassKey, Clearing>>>);
+
+impl Leaving {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<ClassKey, Clearing>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether nothing is left of a class at its cloud. If that is not known, its provider is set to work: on its own,
+    /// so that a slow cloud delays no other class.
+    fn is_clear(&self, context: &Arc<Context>, kind: &ClassKind, record: &ClassRecord) -> bool {
+        let classes = &context.market.classes;
+        let Some(slot) = classes.slot(&record.key) else {
+            // Its provider is made in a moment, if one can be made at all.
+            return classes.is_broken(&record.key);
+        };
+        let now = context.edge.clock.now();
+        match self.all().get(&record.key) {
+            Some(Clearing::Done) => return true,
+            Some(Clearing::UnderWay(since)) if clock::since(now, *since) < GIVEN_UP => {
+                return false;
+            }
+            Some(Clearing::Again(at)) if now < *at => return false,
+            _ => {}
+        }
+        let begun = Clearing::UnderWay(now);
+        self.all().insert(record.key.clone(), begun);
+        let (leaving, owned) = (self.clone(), context.clone());
+        let (kind, record) = (kind.clone(), record.clone());
+        context.edge.tasks.spawn("class leaves", async move {
+            let done = slot.call(slot.provider.clear()).await;
+            let next = clearing(&owned, &kind, &record, done);
+            // Whether it is in use again was looked at meanwhile.
+            if let Some(known) = leaving.all().get_mut(&record.key)
+                && *known == begun
+            {
+                *known = next;
+            }
+        });
+        false
+    }
+}
+
+/// What a provider's answer means.
+fn clearing(
+    context: &Context,
+    kind: &ClassKind,
+    record: &ClassRecord,
+    done: Result<(), ProviderError>,
+) -> Clearing {
+    match done {
+        Ok(()) => Clearing::Done,
+        Err(error) if error.passes() => {
+            if record.deleting {
+                tell(context, kind, record, "WaitingForCloud", &error.to_string());
+            }
+            let at = context.edge.clock.now().saturating_add(AGAIN);
+            Clearing::Again(at.unwrap_or(Timestamp::MAX))
+        }
+        // Waiting mends nothing: a person must act, and a class that cannot be deleted would be one trouble more.
+        Err(error) => {
+            warn!(class = %record.key, %error, "what the class has left at the cloud cannot be removed");
+            Clearing::Done
         }
     }
 }
 
-async fn look(context: &Context) {
+/// Holds classes in use and frees others, for ever.
+pub(crate) async fn run(context: Arc<Context>) {
+    let leaving = Leaving::default();
+    loop {
+        tokio::time::sleep(PERIOD).await;
+        if context.may_act() && context.settings.mode == Mode::Act {
+            look(&context, &leaving).await;
+        } else {
+            // Another process leads, and may have bought since.
+            leaving.all().clear();
+        }
+    }
+}
+
+async fn look(context: &Arc<Context>, leaving: &Leaving) {
     let records: Vec<Arc<ClassRecord>> = context.view.read().classes.iter().cloned().collect();
     let users = users(context);
     for record in records {
@@ -101,10 +192,16 @@ async fn look(context: &Context) {
             && record.deleting
             && let Some(said) = users.waited_for()
         {
-            tell(context, &kind, &record, &said);
+            tell(context, &kind, &record, "WaitingForMachines", &said);
+        }
+        if hold {
+            leaving.all().remove(&record.key);
         }
         // The API server takes no new finalizers on what is being deleted.
         if hold == held || (hold && record.deleting) {
+            continue;
+        }
+        if !hold && !leaving.is_clear(context, &kind, &record) {
             continue;
         }
         match write(&context.edge.clients, &kind, &record, hold).await {
@@ -112,6 +209,7 @@ async fn look(context: &Context) {
                 info!(class = %record.key, "node class is in use: it is held by a finalizer");
             }
             Ok(()) => {
+                leaving.all().remove(&record.key);
                 info!(class = %record.key, "node class is no longer in use: its finalizer is removed");
             }
             // What was seen is out of date: the next look sees more.
@@ -134,13 +232,19 @@ pub(super) fn about(kind: &ClassKind, record: &ClassRecord) -> ObjectRef {
     }
 }
 
-fn tell(context: &Context, kind: &ClassKind, record: &ClassRecord, said: &str) {
+fn tell(
+    context: &Context,
+    kind: &ClassKind,
+    record: &ClassRecord,
+    reason: &'static str,
+    said: &str,
+) {
     let about = about(kind, record);
     let said = format!("The node class is being deleted: {said}");
     context
         .edge
         .events
-        .say(&about, Severity::Normal, "WaitingForMachines", &said);
+        .say(&about, Severity::Normal, reason, &said);
 }
 
 /// Puts the finalizer on or takes it off, if the class is still as it was when we looked.

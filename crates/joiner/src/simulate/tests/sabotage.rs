@@ -1,5 +1,7 @@
 //! A Joiner that does what it must not, once for each invariant: the auditor sees it.
 
+mod on_record;
+
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -165,6 +167,31 @@ fn leaves_a_mark(api: &Local, _: u64) -> Option<Request<Body>> {
     (!marked).then(|| request("PATCH", &path, &mark))?
 }
 
+/// A pod that no node has, and of which this holds.
+fn waiting(api: &Local, wanted: impl Fn(&Value) -> bool) -> Option<Arc<Value>> {
+    let mut all = api.list("pods").into_iter();
+    all.find(|pod| text(pod, "/spec/nodeName").is_empty() && wanted(pod))
+}
+
+fn binds_where_it_must_not(api: &Local, _: u64) -> Option<Request<Body>> {
+    let pod = waiting(api, |pod| !pod["spec"]["nodeSelector"].is_null())?;
+    let name = text(&pod, "/metadata/name");
+    let path = format!("/api/v1/namespaces/default/pods/{name}/binding");
+    let binding = json!({"apiVersion": "v1", "kind": "Binding",
+        "metadata": {"name": name, "namespace": "default"},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": "foreign-0"}});
+    request("POST", &path, &binding)
+}
+
+fn promises_what_does_not_come(api: &Local, _: u64) -> Option<Request<Body>> {
+    let promised = |pod: &Value| !text(pod, "/status/nominatedNodeName").is_empty();
+    let pod = waiting(api, |pod| !promised(pod))?;
+    let name = text(&pod, "/metadata/name");
+    let path = format!("/api/v1/namespaces/default/pods/{name}/status");
+    let promise = json!({"status": {"nominatedNodeName": "foreign-0"}});
+    request("PATCH", &path, &promise)
+}
+
 /// How a provider fails Joiner, or Joiner its machines.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fault {
@@ -255,6 +282,10 @@ impl Provider for Doubled {
         self.provider.notices().await
     }
 
+    async fn clear(&self) -> Result<(), ProviderError> {
+        self.provider.clear().await
+    }
+
     fn repair_policies(&self) -> &[RepairPolicy] {
         self.provider.repair_policies()
     }
@@ -313,6 +344,8 @@ fn sabotaged(invariant: Invariant) -> Run {
         Invariant::OwnFields => stray(changes_a_pool),
         Invariant::Marked => stray(marks_wrongly),
         Invariant::Rest => stray(writes_for_ever),
+        Invariant::Placed => stray(binds_where_it_must_not),
+        Invariant::Promised => stray(promises_what_does_not_come),
         Invariant::PodsRun => tampered(|_, _| Plan::default(), |_, plan| plan),
         Invariant::NothingLeaked => Run {
             hours: 3,
@@ -325,7 +358,10 @@ fn sabotaged(invariant: Invariant) -> Run {
 
 /// In some world the first thing that goes wrong is this: a world ends with it, and one fault may break several promises.
 fn caught(invariant: Invariant) {
-    let run = sabotaged(invariant);
+    caught_in(&sabotaged(invariant), invariant);
+}
+
+fn caught_in(run: &Run, invariant: Invariant) {
     let mut others = Vec::new();
     for seed in 0..20 {
         let run = Run {
@@ -376,6 +412,8 @@ sabotages! {
     a_write_to_a_users_pool_is_caught: OwnFields,
     a_wrong_mark_is_caught: Marked,
     a_writer_that_never_rests_is_caught: Rest,
+    a_pod_bound_against_its_rules_is_caught: Placed,
+    a_promise_that_is_not_kept_is_caught: Promised,
     pods_left_waiting_are_caught: PodsRun,
     a_machine_that_cannot_be_found_out_about_is_caught: NothingLeaked,
     a_deletion_that_never_ends_is_caught: DeletionsEnd,

@@ -95,7 +95,12 @@ async fn handle(State(cloud): State<OvhCloud>, request: Request) -> Response {
         now: cloud.clock.now(),
     };
     let answer = |call: &Call<'_>| {
-        let done = cloud.lock().answer(call);
+        let done = {
+            let mut inner = cloud.lock();
+            let done = inner.answer(call);
+            inner.tell();
+            done
+        };
         cloud.changed.notify_one();
         done.unwrap_or_else(IntoResponse::into_response)
     };

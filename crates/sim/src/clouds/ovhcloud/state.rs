@@ -13,6 +13,12 @@ use sha2::{Digest as _, Sha256};
 
 use super::options::{Flavor, OvhCloudOptions};
 use super::routes::Refused;
+use crate::clouds::watched::CloudEvent;
+
+mod due;
+mod news;
+
+pub(super) use self::news::{machine_id, node_id};
 
 /// One node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -29,6 +35,9 @@ struct Node {
     /// When it is gone.
     leaves: Option<Timestamp>,
     out_of_stock: bool,
+    /// The cloud has taken it away by itself.
+    #[serde(default)]
+    lost: bool,
 }
 
 /// One pool.
@@ -54,6 +63,9 @@ struct Pool {
     /// Nothing is made in it any more.
     #[serde(default)]
     broken: bool,
+    /// Somebody else made it.
+    #[serde(default)]
+    foreign: bool,
     nodes: BTreeMap<String, Node>,
 }
 
@@ -93,6 +105,9 @@ pub(super) struct State {
     pub(super) peaks: (usize, usize),
     #[serde(default)]
     enforced: Option<Timestamp>,
+    /// What has happened and was not told yet.
+    #[serde(skip)]
+    pub(super) news: Vec<CloudEvent>,
 }
 
 fn later(at: Timestamp, by: Duration) -> Timestamp {
@@ -465,8 +480,10 @@ impl State {
         let id = self.plant(body, options, now);
         let pool = self
             .pools
-            .get(&id)
+            .get_mut(&id)
             .ok_or_else(|| Refused::missing("node pool", &id))?;
+        pool.foreign = false;
+        self.news.extend(pool.made());
         Ok(pool.object(options, now))
     }
 
@@ -502,6 +519,7 @@ impl State {
             installed: later(now, options.pool_installs),
             leaves: None,
             broken: false,
+            foreign: true,
             nodes: BTreeMap::new(),
         };
         self.pools.insert(id.clone(), pool);
@@ -546,18 +564,21 @@ impl State {
         let Some(pool) = self.pools.get_mut(id) else {
             return Err(Refused::missing("node pool", id));
         };
+        self.news.extend(pool.told(desired));
         pool.desired = desired;
         pool.updated = now;
         if !body["template"].is_null() {
             pool.template = body["template"].clone();
         }
         let gone = later(now, options.gone_after);
+        let ours = pool.is_ours();
         for node in pool.nodes.values_mut().filter(|node| node.leaves.is_none()) {
             let provider = format!("openstack:///{}", node.instance);
             let known = [&node.id, &node.instance, &provider];
             if named.iter().any(|one| known.contains(&one)) {
                 node.leaves = Some(gone);
                 self.removals.push((node.id.clone(), true));
+                self.news.extend(ours.then(|| node.stopped()));
             }
         }
         Ok(())
@@ -580,12 +601,22 @@ impl State {
         }
         let gone = later(now, options.gone_after);
         pool.leaves.get_or_insert(gone);
+        self.news.extend(pool.ended());
+        let ours = pool.is_ours();
         let emptied = pool.desired == 0;
         for node in pool.nodes.values_mut().filter(|node| node.leaves.is_none()) {
             node.leaves = Some(gone);
             self.removals.push((node.id.clone(), emptied));
+            self.news.extend(ours.then(|| node.stopped()));
         }
         Ok(())
+    }
+
+    /// What is broken is mended.
+    pub(super) fn mend(&mut self) {
+        for pool in self.pools.values_mut() {
+            pool.broken = false;
+        }
     }
 
     /// Lets nothing more be made in a pool.
@@ -599,169 +630,11 @@ impl State {
     pub(super) fn lose(&mut self, id: &str, options: &OvhCloudOptions, now: Timestamp) {
         let gone = later(now, options.gone_after);
         for pool in self.pools.values_mut() {
-            if let Some(node) = pool.nodes.get_mut(id) {
-                node.leaves.get_or_insert(gone);
-            }
-        }
-    }
-
-    /// Does what is due. Says when there is something to do again.
-    pub(super) fn due(
-        &mut self,
-        options: &mut OvhCloudOptions,
-        now: Timestamp,
-    ) -> (Vec<Order>, Option<Timestamp>) {
-        let mut orders = Vec::new();
-        let mut next: Option<Timestamp> = None;
-        let mut wake = |at: Timestamp| next = Some(next.map_or(at, |next| next.min(at)));
-        let ids: Vec<String> = self.pools.keys().cloned().collect();
-        for id in ids {
-            let Some(mut pool) = self.pools.remove(&id) else {
-                continue;
-            };
-            self.resize(&mut pool, options, now);
-            self.peaks.1 = self.peaks.1.max(pool.staying());
-            let flavor = options
-                .flavors
-                .iter()
-                .find(|one| one.name == pool.flavor)
-                .cloned();
-            let gone: Vec<String> = pool
-                .nodes
-                .values()
-                .filter(|node| node.leaves.is_some_and(|at| at <= now))
-                .map(|node| node.id.clone())
-                .collect();
-            for id in gone {
-                if let Some(node) = pool.nodes.remove(&id)
-                    && node.up
-                {
-                    orders.push(Order::Kill(node.name));
-                }
-            }
-            let mut boots = Vec::new();
-            for node in pool.nodes.values() {
-                for at in [
-                    node.leaves,
-                    Some(node.listed),
-                    Some(node.instance_at),
-                    Some(node.ready),
-                ] {
-                    at.filter(|at| *at > now).into_iter().for_each(&mut wake);
-                }
-                if !node.up && node.ready <= now && !node.out_of_stock && node.leaves.is_none() {
-                    boots.push(node.id.clone());
-                }
-            }
-            for id in boots {
-                if let (Some(node), Some(flavor)) = (pool.nodes.get(&id), &flavor) {
-                    orders.push(Order::Boot(Box::new(pool.node_spec(node, flavor, options))));
-                }
-                if let Some(node) = pool.nodes.get_mut(&id) {
-                    node.up = true;
-                }
-            }
-            for at in [Some(pool.appears), Some(pool.installed), pool.leaves] {
-                at.filter(|at| *at > now).into_iter().for_each(&mut wake);
-            }
-            let over = pool.leaves.is_some_and(|at| at <= now) && pool.nodes.is_empty();
-            if !over {
-                self.pools.insert(id, pool);
-            }
-        }
-        self.enforce(options, now, &mut orders, &mut wake);
-        (orders, next)
-    }
-
-    fn enforce(
-        &mut self,
-        options: &OvhCloudOptions,
-        now: Timestamp,
-        orders: &mut Vec<Order>,
-        wake: &mut impl FnMut(Timestamp),
-    ) {
-        let mut up = false;
-        let due = self
-            .enforced
-            .is_none_or(|last| later(last, options.enforce_every) <= now);
-        for pool in self.pools.values() {
-            for node in pool.nodes.values().filter(|node| node.up) {
-                up = true;
-                if due {
-                    orders.push(Order::Enforce(node.name.clone(), pool.template.clone()));
-                }
-            }
-        }
-        if due {
-            self.enforced = Some(now);
-        }
-        if up {
-            wake(later(self.enforced.unwrap_or(now), options.enforce_every));
-        }
-    }
-
-    /// Makes the nodes that a pool lacks, and removes those that it has too many: the oldest first, as it likes.
-    fn resize(&mut self, pool: &mut Pool, options: &mut OvhCloudOptions, now: Timestamp) {
-        if pool.leaves.is_some() {
-            return;
-        }
-        let desired = usize::try_from(pool.desired).unwrap_or(usize::MAX);
-        while pool.staying() < desired && !pool.broken {
-            self.made += 1;
-            let id = uuid(options.seed, "node", self.made);
-            let bytes = digest(options.seed, &id, 1);
-            let flavor = options
-                .flavors
-                .iter_mut()
-                .find(|one| one.name == pool.flavor);
-            let gpus = flavor.as_ref().is_some_and(|flavor| flavor.gpus > 0);
-            let stock = flavor.and_then(|flavor| flavor.stock.as_mut());
-            let out_of_stock = stock.as_ref().is_some_and(|left| **left == 0);
-            if let Some(left) = stock {
-                *left = left.saturating_sub(1);
-            }
-            let span = options.ready_max.saturating_sub(options.ready_min);
-            let part = f64::from(bytes.first().copied().unwrap_or(0)) / 255.0;
-            let boot = if gpus {
-                options.gpu_ready
-            } else {
-                options.ready_min + span.mul_f64(part)
-            };
-            let listed = later(now, options.node_appears);
-            let instance_at = later(listed, options.instance_after);
-            let tail = hex(bytes.get(1..4).unwrap_or_default());
-            let node = Node {
-                name: format!("{}-node-{tail}", pool.name),
-                instance: uuid(options.seed, "instance", self.made),
-                created: now,
-                listed,
-                instance_at,
-                ready: later(instance_at, boot),
-                up: false,
-                leaves: None,
-                out_of_stock,
-                id: id.clone(),
-            };
-            pool.nodes.insert(id, node);
-            pool.updated = now;
-        }
-        let mut over = pool.staying().saturating_sub(desired);
-        let mut all: Vec<(Timestamp, String)> = pool
-            .nodes
-            .values()
-            .filter(|node| node.leaves.is_none())
-            .map(|node| (node.created, node.id.clone()))
-            .collect();
-        all.sort();
-        for (_, id) in all {
-            if over == 0 {
-                break;
-            }
-            over -= 1;
-            if let Some(node) = pool.nodes.get_mut(&id) {
-                node.leaves = Some(later(now, options.gone_after));
-                // Of a pool that is to be empty nothing is chosen.
-                self.removals.push((id, desired == 0));
+            let ours = pool.is_ours();
+            if let Some(node) = pool.nodes.get_mut(id).filter(|node| node.leaves.is_none()) {
+                node.leaves = Some(gone);
+                node.lost = true;
+                self.news.extend(ours.then(|| node.announced()));
             }
         }
     }
