@@ -248,6 +248,19 @@ impl Context {
         reason: &'static str,
         message: &str,
     ) {
+        let events = self.events_for(&machine.key);
+        self.say_of_node(&events, name, severity, reason, message);
+    }
+
+    /// Says something about a node, whether or not there is a machine object for it.
+    pub fn say_of_node(
+        &self,
+        events: &Events,
+        name: &str,
+        severity: Severity,
+        reason: &'static str,
+        message: &str,
+    ) {
         let subject = Subject::new(Kind::Node, name);
         self.decisions
             .told(subject, severity, reason, message, self.now());
@@ -259,8 +272,7 @@ impl Context {
             // As kubelets have it: events about nodes are found by name.
             uid: name.into(),
         };
-        self.events_for(&machine.key)
-            .say(&about, severity, reason, message);
+        events.say(&about, severity, reason, message);
     }
 
     /// What everything costs now, and why pools must not buy.

@@ -87,6 +87,17 @@ pub struct Window {
     pub max: Duration,
 }
 
+impl Window {
+    /// The longer of two, each time by itself.
+    #[must_use]
+    pub fn longer(self, other: Window) -> Window {
+        Window {
+            idle: self.idle.max(other.idle),
+            max: self.max.max(other.max),
+        }
+    }
+}
+
 impl Default for Window {
     /// Karpenter's.
     fn default() -> Self {
@@ -118,7 +129,7 @@ pub trait Dialect: Send + Sync {
     /// A short word, unique.
     fn name(&self) -> &'static str;
 
-    /// How long pods are gathered.
+    /// How long pods are gathered that pools of this family may launch machines for.
     fn window(&self) -> Window {
         Window::default()
     }

@@ -34,7 +34,7 @@ use joiner_core::plan::Plan;
 use joiner_core::problem::Problem;
 use tokio::sync::Notify;
 use tokio::time::Instant;
-use tracing::{info, warn};
+use tracing::info;
 
 pub(crate) use drift::run as run_drift;
 pub(crate) use recent::RecentDisruptions;
@@ -42,12 +42,12 @@ pub(crate) use recent::RecentDisruptions;
 use self::reasons::Reasons;
 use self::wave::Wave;
 use crate::context::{Context, Decide, Mode};
-use crate::edge::clients::WriteError;
 use crate::edge::clock;
 use crate::edge::events::Severity;
 use crate::edge::metrics::{Evaluation, Validation, consolidation_type};
 use crate::last_decision::LastDecision;
-use crate::record::{Key, MANAGED_BY, MachineRecord};
+use crate::lifecycle::delete;
+use crate::record::{Key, MachineRecord};
 
 /// How often disruptions under way are looked at, and how soon after a change.
 const PROGRESS: Duration = Duration::from_secs(1);
@@ -310,79 +310,4 @@ fn machine(
 ) -> Option<Arc<MachineRecord>> {
     let world = context.view.read();
     world.machines.get(machines.get(node)?).cloned()
-}
-
-/// Whether another Joiner manages a machine object: nothing is written to it then.
-pub(crate) fn of_another(context: &Context, machine: &MachineRecord) -> bool {
-    let manager = machine.annotations.get(MANAGED_BY);
-    manager.is_some_and(|name| *name != context.mark(machine).managed_by)
-}
-
-/// The label of a metric as a sentence.
-fn words(reason: &str) -> &str {
-    match reason {
-        "empty" => "it is empty",
-        "drifted" => "it is not what its pool asks for any more",
-        "underutilized" => "its pods cost less elsewhere",
-        "expired" => "it is older than expireAfter",
-        "unneeded" => "what it was launched to replace stays",
-        "unhealthy" => "it has been unhealthy for too long",
-        "interrupted" => "its cloud takes the machine away",
-        "garbage_collected" => "its machine or its Node no longer exists",
-        "pool_deleted" => "its pool is being deleted",
-        "static" => "its pool has more nodes than spec.replicas",
-        other => other,
-    }
-}
-
-/// Asks for a machine object to be deleted; its lifecycle does the rest.
-pub(crate) async fn delete(
-    context: &Context,
-    machine: &MachineRecord,
-    reason: &'static str,
-) -> bool {
-    let Some(dialect) = context.dialect(&machine.key) else {
-        return false;
-    };
-    if context.settings.mode == Mode::ObserveOnly {
-        info!(machine = %machine.key, reason, "observe-only: would remove the node");
-        return false;
-    }
-    if of_another(context, machine) {
-        warn!(machine = %machine.key, reason, "managed by another Joiner: not deleted");
-        return false;
-    }
-    match dialect.delete_machine(machine).await {
-        Ok(()) | Err(WriteError::Gone(_)) => {}
-        Err(error) => {
-            warn!(machine = %machine.key, %error, "machine object could not be deleted");
-            return false;
-        }
-    }
-    let title = context.view.read().title_of(machine);
-    context
-        .edge
-        .metrics
-        .machine_disrupted(machine, &title, reason);
-    context.tell_machine(
-        machine,
-        Severity::Normal,
-        "DisruptionTerminating",
-        &format!("Node is being removed: {}", words(reason)),
-    );
-    if dialect.announces_scaling() {
-        let pool = machine.pool.as_ref();
-        let pool = pool.and_then(|pool| context.view.read().pool(pool).cloned());
-        if let Some(pool) = pool {
-            let said = format!("Removing {}: {}", machine.key.name, words(reason));
-            context.tell_pool(&pool, Severity::Normal, "ScaledDown", &said);
-        }
-    }
-    match dialect.get_machine(&machine.key).await {
-        Ok(current) if current.uid == machine.uid => context.view.note_machine(current),
-        Ok(_) => context.view.forget_machine(machine),
-        Err(WriteError::Gone(_)) => context.view.doubt_machine(machine),
-        Err(_) => {}
-    }
-    true
 }

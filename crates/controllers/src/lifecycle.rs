@@ -12,6 +12,7 @@
 //! has to survive a crash stands on the objects, and what is in [`Memory`] can be asked for again. So every place where
 //! the process can die is the end of a step, and the tests die at each of them.
 
+mod delete;
 mod drain;
 mod evict;
 mod initialize;
@@ -36,6 +37,7 @@ use joiner_core::name::{Labels, Name};
 use joiner_providers::{LaunchRequest, MachineId, Timeouts};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
+pub(crate) use delete::{delete, of_another};
 pub use memory::{Memory, ProviderAnswer};
 pub use nodepatch::NodeChange;
 pub(crate) use register::UNREGISTERED;

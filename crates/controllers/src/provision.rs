@@ -33,12 +33,15 @@ pub(crate) use statics::one_more;
 
 use crate::context::{Context, Mode};
 use crate::decisions::Provisioned;
+use crate::dialect::Window;
 use crate::edge::clients::WriteError;
 use crate::edge::clock;
 use crate::edge::events::Severity;
 use crate::guards::limits;
 use crate::last_decision::LastDecision;
+use crate::market::terms::suits;
 use crate::record::{MANAGED_BY, MachineRecord, NewMachine, PoolRecord, manager};
+use crate::view::World;
 use crate::view::pods::PodRecord;
 use crate::view::problem::Snapshot;
 
@@ -85,7 +88,9 @@ const AGAIN: Duration = Duration::from_secs(10);
 pub(crate) async fn run(context: Arc<Context>, batch: Arc<Batch>) {
     let mut known = LastDecision::default();
     loop {
-        batch.wait(window(&context)).await;
+        batch
+            .wait(least_window(&context), || full_window(&context))
+            .await;
         if !context.may_act() {
             tokio::time::sleep(Duration::from_secs(1)).await;
             batch.again(Duration::ZERO);
@@ -95,12 +100,14 @@ pub(crate) async fn run(context: Arc<Context>, batch: Arc<Batch>) {
             batch.again(AGAIN);
         }
         let now = context.now();
-        // Pods are left to another controller's machine only for so long, and nothing happens when that is over.
-        let overdue = context.view.read().foreign_overdue(now);
-        for wait in [context.provision.served.due(now), overdue]
-            .into_iter()
-            .flatten()
-        {
+        // Pods are left to another controller's machine, or to room that is to become free, only for so long, and nothing
+        // happens when that is over.
+        let overdue = {
+            let world = context.view.read();
+            [world.foreign_overdue(now), world.departure_overdue(now)]
+        };
+        let due = context.provision.served.due(now);
+        for wait in overdue.into_iter().chain([due]).flatten() {
             batch.again(wait);
         }
     }
@@ -115,23 +122,54 @@ enum Outcome {
     Unfinished,
 }
 
-fn window(context: &Context) -> crate::dialect::Window {
-    // A family whose users have no pools has no say; of the others the most impatient one.
+/// The families whose users have pools, and their windows: one without pools has no say.
+fn windows(context: &Context, world: &World) -> Vec<(&'static str, Window)> {
+    let used = |name: &str| world.pools.iter().any(|pool| pool.key.dialect == name);
+    let families = context.dialects.values().filter(|one| used(one.name()));
+    families.map(|one| (one.name(), one.window())).collect()
+}
+
+/// How long pods are gathered at least: as the most impatient family says.
+fn least_window(context: &Context) -> Window {
     let shortest = || {
-        let world = context.view.read();
-        let used = |name: &str| world.pools.iter().any(|pool| pool.key.dialect == name);
-        context
-            .dialects
-            .values()
-            .filter(|one| used(one.name()))
-            .map(|one| one.window())
-            .min_by_key(|one| (one.idle, one.max))
+        let windows = windows(context, &context.view.read());
+        let windows = windows.into_iter().map(|(_, window)| window);
+        windows.min_by_key(|one| (one.idle, one.max))
     };
     context
         .settings
         .window
         .or_else(shortest)
         .unwrap_or_default()
+}
+
+/// How long the pods that wait now are gathered: as long as any family says that may launch machines for one of them. A
+/// plan made earlier would buy for some of its pods what is dearer for all of them.
+fn full_window(context: &Context) -> Window {
+    let least = least_window(context);
+    let world = context.view.read();
+    let windows = windows(context, &world);
+    if context.settings.window.is_some() || windows.iter().all(|(_, window)| *window == least) {
+        return least;
+    }
+    let now = context.now();
+    let promises = context.provision.served.promises(now);
+    let mut waiting: Vec<&Arc<PodRecord>> = world.pods.iter().filter(|pod| pod.waits()).collect();
+    waiting.retain(|pod| !promises.contains_key(&pod.uid));
+    let wanted = |family: &str, window: &Window| {
+        // A pod that has waited for as long as the family gathers pods at most has been gathered.
+        let came = |pod: &&Arc<PodRecord>| clock::since(now, pod.created) < window.max;
+        let came: Vec<_> = waiting.iter().copied().filter(came).collect();
+        let mut pools = world.pools.iter().filter(|one| one.key.dialect == family);
+        pools.any(|pool| {
+            let suits = suits(pool);
+            came.iter().any(|pod| suits(pod))
+        })
+    };
+    let patient = windows
+        .iter()
+        .filter(|(family, window)| wanted(family, window));
+    patient.fold(least, |longest, (_, window)| longest.longer(*window))
 }
 
 /// One plan, carried out. One that bought nothing, `known`, is not made again while everything stays the same.
@@ -144,14 +182,7 @@ async fn round(context: &Context, known: &mut LastDecision) -> Outcome {
     if context.settings.mode == Mode::Act {
         nominate::take_back(context, now).await;
     }
-    let mut snapshot = {
-        let world = context.view.read();
-        let terms = crate::market::terms::terms(context, &world, now);
-        world.problem(&terms, now)
-    };
-    let held = leave_out_repeats(context, &mut snapshot, now);
-    spare::add(&mut snapshot);
-    reasons::ignored(context, &snapshot);
+    let (snapshot, held) = waiting(context, now);
     let moving = snapshot
         .problem
         .nodes
@@ -211,6 +242,20 @@ async fn round(context: &Context, known: &mut LastDecision) -> Outcome {
     } else {
         Outcome::Unfinished
     }
+}
+
+/// The pods that machines may be bought for, as a problem; and whether others are left out for now.
+fn waiting(context: &Context, now: jiff::Timestamp) -> (Snapshot, bool) {
+    let mut snapshot = {
+        let world = context.view.read();
+        let mut terms = crate::market::terms::terms(context, &world, now);
+        terms.departures = true;
+        world.problem(&terms, now)
+    };
+    let held = leave_out_repeats(context, &mut snapshot, now);
+    spare::add(&mut snapshot);
+    reasons::ignored(context, &snapshot);
+    (snapshot, held)
 }
 
 /// A pool whose machines do not help the pods that they were bought for waits before it buys more of them.
@@ -338,7 +383,7 @@ fn tell(
     machines: &BTreeMap<Name, crate::record::Key>,
 ) {
     let now = context.now();
-    let window = window(context);
+    let window = least_window(context);
     let until = clock::after(now, (window.max * 2).max(Duration::from_secs(10)));
     let real = |pods: &[PodRef]| {
         pods.iter()

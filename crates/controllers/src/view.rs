@@ -3,6 +3,7 @@
 //! It is read as a whole: a decision never sees half an update. It never goes back in time (see [`store`]), it knows
 //! what we wrote before the watch tells it, and until every list has come in it says that it is not ready.
 
+mod departing;
 pub mod nodes;
 mod overlooked;
 pub mod pods;

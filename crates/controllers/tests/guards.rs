@@ -24,6 +24,7 @@ use world::{OneCloud, SIM, World, is_true, pass};
 const POOLS: &str = "nodepools.karpenter.sh";
 const CLASSES: &str = "simnodeclasses.joiner.dev";
 const SPOT_POOLS: &str = "spotnodepools.karpetrack.io";
+const SPOT_NODES: &str = "spotnodes.karpetrack.io";
 const OVERLAYS: &str = "nodeoverlays.karpenter.sh";
 
 /// One pod on each node.
@@ -477,6 +478,125 @@ async fn pools_of_two_families_with_one_name_both_buy_and_keep_their_own_limits(
     assert!(world.claims().len() >= 2, "those of the other pool stay");
     world.stop().await;
     clouds.abort();
+}
+
+/// How long it takes from now until a machine is asked for beyond so many.
+async fn until_asked(world: &World, before: usize) -> Duration {
+    let asked = |world: &World| world.claims().len() + world.api().list(SPOT_NODES).len();
+    let start = tokio::time::Instant::now();
+    let mut more = |world: &World| asked(world) > before;
+    let limit = Duration::from_mins(2);
+    world
+        .within(limit, "a machine is asked for", &mut more)
+        .await;
+    start.elapsed()
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_are_gathered_for_as_long_as_the_families_say_that_may_launch_for_them() {
+    let (world, _, clouds) = two_families().await;
+    world.pool("own", |_| ());
+    // It gathers pods for ten seconds, NodePools for one after the last.
+    let taints = json!({"taints": [{"key": "spot", "value": "yes", "effect": "NoSchedule"}]});
+    spot_pool(&world, "tainted", &taints);
+    pass(30).await;
+    world.deployment("web", 2, "500m", |_| ());
+    let quick = until_asked(&world, 0).await;
+    assert!(quick < Duration::from_secs(5), "{quick:?}");
+    world
+        .until("all pods run", |world| world.running("web") == 2)
+        .await;
+    let machines = world.claims().len() + world.api().list(SPOT_NODES).len();
+    world.deployment("tolerant", 20, "1", |deployment| {
+        deployment["spec"]["template"]["spec"]["tolerations"] =
+            json!([{"key": "spot", "operator": "Exists"}]);
+    });
+    let patient = until_asked(&world, machines).await;
+    let ten = Duration::from_secs(9)..Duration::from_secs(14);
+    assert!(ten.contains(&patient), "{patient:?}");
+    world.stop().await;
+    clouds.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_gate_for_spot_to_spot_reaches_every_pool() {
+    for on in [false, true] {
+        let settings = Settings {
+            spot_to_spot: on,
+            ..Settings::default()
+        };
+        let world = World::with(SimCloudOptions::calm(built_in(), 1), settings).await;
+        world.pool("default", |_| ());
+        let pools = |world: &World| {
+            let engine = world.engine.as_ref().unwrap();
+            engine.context().snapshot().problem.pools
+        };
+        world
+            .until("the pool is known", |world| pools(world).len() == 1)
+            .await;
+        assert_eq!(pools(&world)[0].disruption.spot_to_spot, on);
+        world.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_that_names_a_class_that_is_not_for_pools_says_so() {
+    let world = World::start().await;
+    world.pool("wrong", |pool| {
+        pool["spec"]["template"]["spec"]["nodeClassRef"]["kind"] = json!("NodeSmithNodeClass");
+    });
+    world.pool("foreign", |pool| {
+        let class = &mut pool["spec"]["template"]["spec"]["nodeClassRef"];
+        class["group"] = json!("karpenter.azure.com");
+        class["kind"] = json!("AKSNodeClass");
+    });
+    world
+        .until("the pool says so", |world| {
+            let pool = world.api().get(POOLS, "", "wrong").unwrap();
+            let said = condition(&pool, "ValidationSucceeded");
+            let message = said["message"].as_str().unwrap_or_default();
+            said["status"] == "False"
+                && message.contains("joiner.dev has no kind \"NodeSmithNodeClass\"")
+                && message.contains("SimNodeClass, RackspaceNodeClass")
+        })
+        .await;
+    let foreign = world.api().get(POOLS, "", "foreign").unwrap();
+    assert!(
+        foreign["status"].is_null(),
+        "another controller's: {foreign:#}"
+    );
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_of_fixed_size_buys_no_more_than_there_is() {
+    let world = World::start().await;
+    let left = |count| {
+        world.cloud.change(|options| {
+            let types = options.catalog.types.iter_mut();
+            for offering in types.flat_map(|one| &mut one.offerings) {
+                offering.left = Some(count);
+                offering.stock = Some("the last".into());
+            }
+        });
+    };
+    left(2);
+    // The catalogue is read again.
+    pass(60).await;
+    world.pool("static", |pool| {
+        pool["spec"] = json!({"replicas": 5, "template": pool["spec"]["template"]});
+    });
+    world
+        .until("two are asked for", |world| world.claims().len() >= 2)
+        .await;
+    left(0);
+    pass(300).await;
+    assert_eq!(world.claims().len(), 2);
+    left(7);
+    world
+        .until("the rest is asked for", |world| world.claims().len() == 5)
+        .await;
+    world.stop().await;
 }
 
 /// Decides as the core does, and the first time that a node is to go a pod comes to it meanwhile.

@@ -5,7 +5,7 @@
 mod world;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -13,13 +13,14 @@ use joiner_controllers::Settings;
 use joiner_controllers::dialect::{ClassFactory, ClassKind, ClassSite, Dialect};
 use joiner_controllers::dialects::karpenter::Karpenter;
 use joiner_controllers::edge::clients::Clients;
+use joiner_controllers::edge::metrics::Invariant;
 use joiner_controllers::record::ClassRecord;
 use joiner_core::money::Money;
 use joiner_core::name::Labels;
 use joiner_core::plan::Purchase;
 use joiner_core::problem::{CapacityType, Catalog};
 use joiner_core::resources::Resources;
-use joiner_embedded::api::DeleteOptions;
+use joiner_embedded::api::{DeleteOptions, Propagation};
 use joiner_providers::{LaunchRequest, Machine, MachineId, Notice, Provider, ProviderError, Uid};
 use joiner_sim::clouds::sim::{SimCloud, SimCloudOptions, built_in};
 use serde_json::{Value, json};
@@ -28,6 +29,7 @@ use world::{SIM, World, is_true, pass};
 const POOLS: &str = "nodepools.karpenter.sh";
 const CLAIMS: &str = "nodeclaims.karpenter.sh";
 const CLASSES: &str = "simnodeclasses.joiner.dev";
+const LEASES: &str = "leases.coordination.k8s.io";
 const FINALIZER: &str = "karpenter.sh/termination";
 
 fn ec2_class() -> Value {
@@ -169,12 +171,7 @@ async fn a_deleted_lease_lets_no_standby_lead_beside_the_leader() {
     for _ in 0..3 {
         world
             .api()
-            .delete(
-                "leases.coordination.k8s.io",
-                "kube-system",
-                "joiner",
-                DeleteOptions::default(),
-            )
+            .delete(LEASES, "kube-system", "joiner", DeleteOptions::default())
             .unwrap();
         for _ in 0..200 {
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -188,12 +185,7 @@ async fn a_deleted_lease_lets_no_standby_lead_beside_the_leader() {
     world.engine.take().unwrap().kill().await;
     world
         .api()
-        .delete(
-            "leases.coordination.k8s.io",
-            "kube-system",
-            "joiner",
-            DeleteOptions::default(),
-        )
+        .delete(LEASES, "kube-system", "joiner", DeleteOptions::default())
         .unwrap();
     pass(30).await;
     assert!(second.leading());
@@ -301,6 +293,90 @@ async fn one_machine_without_an_object_goes_and_many_at_once_are_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_object_whose_node_is_gone_goes_after_a_second_look() {
+    let world = World::start().await;
+    world.pool("own", |_| ());
+    world.deployment("web", 2, "500m", |_| ());
+    world
+        .until("all pods run", |world| world.running("web") == 2)
+        .await;
+    let api = world.api();
+    let claim = world.claims().remove(0)["metadata"]["name"].clone();
+    let mut node = (*api.list("nodes").remove(0)).clone();
+    let name = node["metadata"]["name"].as_str().unwrap().to_owned();
+    let started = tokio::time::Instant::now();
+    node["metadata"]["finalizers"] = json!([]);
+    api.update("nodes", node).unwrap();
+    api.delete("nodes", "", &name, DeleteOptions::default())
+        .unwrap();
+    world
+        .until("its object is deleted", |world| {
+            let claims = world.claims();
+            let own = claims.iter().find(|one| one["metadata"]["name"] == claim);
+            own.is_none_or(|one| one["metadata"]["deletionTimestamp"].is_string())
+        })
+        .await;
+    let took = started.elapsed();
+    assert!(
+        took >= Duration::from_mins(1),
+        "one look was enough: {took:?}"
+    );
+    assert!(took < Duration::from_mins(3), "{took:?}");
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_whose_object_is_lost_stays_while_its_node_is_in_use() {
+    let world = World::start().await;
+    world.pool("own", |pool| {
+        pool["spec"]["disruption"]["consolidateAfter"] = json!("Never");
+    });
+    world.deployment("web", 2, "500m", |_| ());
+    world
+        .until("all pods run", |world| world.running("web") == 2)
+        .await;
+    let api = world.api();
+    let claim = world.claims().remove(0);
+    let name = claim["metadata"]["name"].as_str().unwrap();
+    let mut bare = (*claim).clone();
+    bare["metadata"]["finalizers"] = json!([]);
+    api.update(CLAIMS, bare).unwrap();
+    // Otherwise Kubernetes deletes the node with its owner.
+    let orphans = DeleteOptions {
+        propagation: Some(Propagation::Orphan),
+        ..DeleteOptions::default()
+    };
+    api.delete(CLAIMS, "", name, orphans).unwrap();
+    pass(1800).await;
+    assert!(world.claims().is_empty(), "{:#?}", world.claims());
+    assert_eq!(world.cloud.machines().len(), 1);
+    assert_eq!(world.running("web"), 2);
+    let events = api.list("events");
+    let told = events
+        .iter()
+        .find(|one| one["reason"] == "MachineObjectMissing");
+    let node = api.list("nodes").remove(0)["metadata"]["name"].clone();
+    assert_eq!(told.unwrap()["involvedObject"]["name"], node);
+    // A node that is being deleted is not wanted any more.
+    let old = world.cloud.machines().remove(0).id;
+    api.delete(
+        "nodes",
+        "",
+        node.as_str().unwrap(),
+        DeleteOptions::default(),
+    )
+    .unwrap();
+    world
+        .until("it is gone, its node too, and the pods run", |world| {
+            world.cloud.machines().iter().all(|one| one.id != old)
+                && world.nodes() == 1
+                && world.running("web") == 2
+        })
+        .await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pod_that_its_budget_holds_back_has_a_node_to_go_to_before_its_machine_is_taken() {
     let world = World::start().await;
     world.pool("own", |_| ());
@@ -339,7 +415,7 @@ async fn a_pod_that_its_budget_holds_back_has_a_node_to_go_to_before_its_machine
 }
 
 /// One cloud, and one that answers nothing but what it sells: nothing.
-struct Beside(SimCloud);
+struct Beside(Arc<Altered>);
 
 #[async_trait]
 impl ClassFactory for Beside {
@@ -355,9 +431,101 @@ impl ClassFactory for Beside {
         Ok(if &*class.key.name == "a-stuck" {
             Arc::new(Stuck)
         } else {
-            Arc::new(self.0.clone())
+            self.0.clone()
         })
     }
+}
+
+/// A cloud that can be made to behave in other ways.
+struct Altered {
+    cloud: SimCloud,
+    /// Every machine is listed twice.
+    twice: AtomicBool,
+    /// How long it takes to list what is for sale, in seconds.
+    lists_in: AtomicU32,
+    /// How long it takes to raise a bid, which is done when it is asked for notices.
+    raises_in: Duration,
+    asked: AtomicU32,
+    raised: AtomicU32,
+}
+
+impl Altered {
+    fn new(cloud: &SimCloud, raises_in: Duration) -> Arc<Self> {
+        Arc::new(Altered {
+            cloud: cloud.clone(),
+            twice: AtomicBool::new(false),
+            lists_in: AtomicU32::new(0),
+            raises_in,
+            asked: AtomicU32::new(0),
+            raised: AtomicU32::new(0),
+        })
+    }
+}
+
+#[async_trait]
+impl Provider for Altered {
+    fn name(&self) -> &'static str {
+        self.cloud.name()
+    }
+
+    async fn catalog(&self) -> Result<Catalog, ProviderError> {
+        let seconds = self.lists_in.load(Ordering::SeqCst);
+        tokio::time::sleep(Duration::from_secs(seconds.into())).await;
+        self.cloud.catalog().await
+    }
+
+    async fn launch(&self, request: &LaunchRequest) -> Result<Machine, ProviderError> {
+        self.cloud.launch(request).await
+    }
+
+    async fn terminate(&self, id: &MachineId) -> Result<(), ProviderError> {
+        self.cloud.terminate(id).await
+    }
+
+    async fn get(&self, id: &MachineId) -> Result<Machine, ProviderError> {
+        self.cloud.get(id).await
+    }
+
+    async fn list(&self) -> Result<Vec<Machine>, ProviderError> {
+        let mut all = self.cloud.list().await?;
+        if self.twice.load(Ordering::SeqCst) {
+            let again = all.clone().into_iter().map(|one| Machine {
+                id: MachineId(format!("{}-again", one.id).into()),
+                ..one
+            });
+            all.extend(again);
+        }
+        Ok(all)
+    }
+
+    async fn drift(&self, machine: &Machine) -> Result<Option<String>, ProviderError> {
+        self.cloud.drift(machine).await
+    }
+
+    async fn notices(&self) -> Result<Vec<Notice>, ProviderError> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        tokio::time::sleep(self.raises_in).await;
+        self.raised.fetch_add(1, Ordering::SeqCst);
+        self.cloud.notices().await
+    }
+}
+
+/// A world whose class `sim` is the altered cloud; the class `a-stuck`, if there is one, answers nothing.
+async fn altered(raises_in: Duration, stuck: bool) -> (World, Arc<Altered>) {
+    let options = SimCloudOptions::calm(built_in(), 1);
+    let mut world = World::with(options, Settings::default()).await;
+    world.engine.take().unwrap().stop().await;
+    if stuck {
+        let stuck = json!({"metadata": {"name": "a-stuck"}, "spec": {}});
+        world.api().create(CLASSES, "", stuck).unwrap();
+    }
+    let karpenter = |clients: &Clients| -> Vec<Arc<dyn Dialect>> {
+        vec![Arc::new(Karpenter::new(clients.clone(), vec![SIM]))]
+    };
+    let cloud = Altered::new(&world.cloud, raises_in);
+    let clouds: Arc<dyn ClassFactory> = Arc::new(Beside(cloud.clone()));
+    world.engine = Some(world.engine_of("beside", karpenter, vec![clouds]));
+    (world, cloud)
 }
 
 struct Stuck;
@@ -399,16 +567,7 @@ impl Provider for Stuck {
 
 #[tokio::test(start_paused = true)]
 async fn a_cloud_that_does_not_answer_delays_no_other() {
-    let options = SimCloudOptions::calm(built_in(), 1);
-    let mut world = World::with(options, Settings::default()).await;
-    world.engine.take().unwrap().stop().await;
-    let stuck = json!({"metadata": {"name": "a-stuck"}, "spec": {}});
-    world.api().create(CLASSES, "", stuck).unwrap();
-    let karpenter = |clients: &Clients| -> Vec<Arc<dyn Dialect>> {
-        vec![Arc::new(Karpenter::new(clients.clone(), vec![SIM]))]
-    };
-    let clouds: Arc<dyn ClassFactory> = Arc::new(Beside(world.cloud.clone()));
-    world.engine = Some(world.engine_of("beside", karpenter, vec![clouds]));
+    let (mut world, cloud) = altered(Duration::ZERO, true).await;
     world.pool("own", |_| ());
     world.deployment("web", 2, "500m", |_| ());
     world
@@ -416,6 +575,36 @@ async fn a_cloud_that_does_not_answer_delays_no_other() {
         .await;
     // Loops that waited for the stuck class would hear of nothing else for two minutes at a time.
     pass(100).await;
+    let (own, started) = (world.cloud.machines().len(), tokio::time::Instant::now());
+    orphan(&world, "garbage").await;
+    let mut gone = |world: &World| world.cloud.machines().len() == own;
+    let limit = Duration::from_secs(150);
+    world.within(limit, "garbage is gone", &mut gone).await;
+    assert!(started.elapsed() > Duration::from_secs(30), "two looks");
+
+    let mut pool = (*world.api().get(POOLS, "", "own").unwrap()).clone();
+    pool["spec"]["disruption"]["budgets"] = json!([{"nodes": "0"}]);
+    pool["spec"]["template"]["metadata"] = json!({"labels": {"generation": "two"}});
+    world.api().update(POOLS, pool).unwrap();
+    let mut drifted = |world: &World| world.claims().iter().any(|one| is_true(one, "Drifted"));
+    let limit = Duration::from_secs(15);
+    world.within(limit, "drift is seen", &mut drifted).await;
+
+    let violations = |world: &World| {
+        let metrics = &world.engine.as_ref().unwrap().context().edge.metrics;
+        let invariant = "S1".to_owned();
+        metrics
+            .violations
+            .get_or_create(&Invariant { invariant })
+            .get()
+    };
+    assert_eq!(violations(&world), 0);
+    cloud.twice.store(true, Ordering::SeqCst);
+    let mut seen = |world: &World| violations(world) > 0;
+    let limit = Duration::from_secs(65);
+    world.within(limit, "the check sees it", &mut seen).await;
+    cloud.twice.store(false, Ordering::SeqCst);
+
     let machine = world.cloud.machines().remove(0);
     world.cloud.interrupt(&machine.id);
     let heard = |world: &World| {
@@ -424,6 +613,70 @@ async fn a_cloud_that_does_not_answer_delays_no_other() {
     };
     let (limit, mut heard) = (Duration::from_secs(15), heard);
     world.within(limit, "the notice is heard", &mut heard).await;
+    world.engine.take().unwrap().stop().await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_bid_is_raised_once_the_lease_is_lost() {
+    let (world, cloud) = altered(Duration::from_secs(20), false).await;
+    world.pool("own", |_| ());
+    world
+        .until("a bid is raised", |_| {
+            cloud.raised.load(Ordering::SeqCst) == 1
+        })
+        .await;
+    world
+        .until("another one is being raised", |_| {
+            cloud.asked.load(Ordering::SeqCst) == 2
+        })
+        .await;
+    let api = world.api();
+    let mut lease = (*api.get(LEASES, "kube-system", "joiner").unwrap()).clone();
+    lease["spec"]["holderIdentity"] = json!("another");
+    api.update(LEASES, lease).unwrap();
+    let holds = |world: &World| {
+        let engine = world.engine.as_ref().unwrap();
+        engine.context().edge.clients.fence.holds()
+    };
+    let (limit, mut lost) = (Duration::from_secs(15), |world: &World| !holds(world));
+    world.within(limit, "the lease is lost", &mut lost).await;
+    assert_eq!(
+        cloud.raised.load(Ordering::SeqCst),
+        1,
+        "in time for the test"
+    );
+    pass(14).await;
+    assert!(!holds(&world));
+    assert_eq!(cloud.raised.load(Ordering::SeqCst), 1);
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_says_that_its_class_has_recovered_however_long_it_takes_to_read() {
+    let (world, cloud) = altered(Duration::ZERO, false).await;
+    cloud.lists_in.store(30, Ordering::SeqCst);
+    world.pool("early", |pool| {
+        pool["spec"]["template"]["spec"]["nodeClassRef"]["name"] = json!("late");
+    });
+    let pool = |world: &World| world.api().get(POOLS, "", "early").unwrap();
+    let missing = |world: &World| {
+        let said = pool(world)["status"]["conditions"].to_string();
+        said.contains("NodeClassNotFound")
+    };
+    world
+        .until("the pool says that it is missing", missing)
+        .await;
+    let late = json!({"metadata": {"name": "late"}, "spec": {}});
+    world.api().create(CLASSES, "", late).unwrap();
+    world
+        .until("the pool is ready", |world| is_true(&pool(world), "Ready"))
+        .await;
+    let events = world.api().list("events");
+    let mut own = events
+        .iter()
+        .filter(|one| one["involvedObject"]["name"] == "early");
+    assert!(own.any(|one| one["reason"] == "Recovered"), "{events:#?}");
     world.stop().await;
 }
 

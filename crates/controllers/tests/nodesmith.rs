@@ -202,6 +202,10 @@ async fn ns_06_nodes_carry_the_labels_of_the_template_and_of_the_pool() {
         let pod = &mut deployment["spec"]["template"]["spec"];
         pod["nodeSelector"] = json!({"topology.kubenodesmith.io/pool": "small", "team": "shop"});
         pod["tolerations"] = json!([{"key": "own", "operator": "Exists"}]);
+        // Such as pods that must not go to nodes of another autoscaler.
+        let without = json!([{"key": "karpenter.sh/nodepool", "operator": "DoesNotExist"}]);
+        pod["affinity"] = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
+            {"nodeSelectorTerms": [{"matchExpressions": without}]}}});
     });
     world
         .until("the pod runs", |world| world.running("web") == 1)

@@ -4,6 +4,7 @@
 
 mod world;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -314,5 +315,48 @@ async fn a_buffer_says_what_it_was_read_from_and_its_nodes_drift() {
             },
         )
         .await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollout_waits_for_the_room_of_the_pods_that_it_ends_and_buys_nothing() {
+    let world = World::start().await;
+    // One pod fills a node.
+    world.pool("default", |pool| {
+        pool["spec"]["template"]["spec"]["requirements"] = json!([
+            {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["m-2x-amd64"]}]);
+    });
+    world.deployment("web", 4, "1200m", |deployment| {
+        deployment["spec"]["strategy"] =
+            json!({"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 2}});
+        let pod = &mut deployment["spec"]["template"]["spec"];
+        pod["containers"][0]["lifecycle"] = json!({"preStop": {"sleep": {"seconds": 20}}});
+    });
+    world
+        .until("all pods run", |world| world.running("web") == 4)
+        .await;
+    let machines = |world: &World| -> BTreeSet<String> {
+        let claims = world.claims();
+        let names = claims.iter().map(|one| one["metadata"]["name"].to_string());
+        names.collect()
+    };
+    let before = machines(&world);
+    assert_eq!(before.len(), 4);
+    let api = world.api();
+    let mut deployment = (*api.get("deployments.apps", "default", "web").unwrap()).clone();
+    deployment["spec"]["template"]["metadata"]["labels"]["version"] = json!("two");
+    api.update("deployments.apps", deployment).unwrap();
+    let new = |world: &World| {
+        let pods = world.api().list("pods");
+        let of_version = pods.iter().filter(|pod| {
+            pod["metadata"]["labels"]["version"] == "two" && pod["status"]["phase"] == "Running"
+        });
+        of_version.count()
+    };
+    for _ in 0..300 {
+        pass(1).await;
+        assert_eq!(machines(&world), before, "{} pods are new", new(&world));
+    }
+    assert_eq!(new(&world), 4);
     world.stop().await;
 }

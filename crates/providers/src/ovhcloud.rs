@@ -322,6 +322,14 @@ impl Ovh {
         let now = self.now();
         let price = facts.price(&flavor.name, self.pays_monthly(&flavor.name))?;
         let stock = facts.stock.get(&flavor.name);
+        let left = stock
+            .and_then(|one| one.quota)
+            .and_then(|quota| u32::try_from(quota.max(0)).ok());
+        // The project may start so many in a region, whichever zone they are in and whichever class buys them.
+        let shared: Option<Name> = left.map(|_| {
+            let project = &self.options.service_name;
+            format!("ovhcloud/{project}/{region}/{}", flavor.name).into()
+        });
         let (capacity, overhead) = facts.sizes(&flavor.name);
         let sold = flavor.state == "available"
             && stock.is_none_or(|one| one.available != Some(false) && one.quota != Some(0));
@@ -333,11 +341,9 @@ impl Ovh {
                 capacity_type: CapacityType::OnDemand,
                 price,
                 available: sold && self.shunned(&flavor.name, zone, now).is_none(),
-                left: stock
-                    .and_then(|one| one.quota)
-                    .and_then(|quota| u32::try_from(quota.max(0)).ok()),
+                left,
                 reservation: None,
-                stock: None,
+                stock: shared.clone(),
             })
             .collect();
         let kind = InstanceType {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use joiner_core::name::Labels;
 use joiner_core::plan::Purchase;
-use joiner_core::problem::CapacityType;
+use joiner_core::problem::{CapacityType, Catalog};
 use joiner_core::resources::Resources;
 use joiner_core::taints::Taint;
 use joiner_embedded::clock::Clock;
@@ -326,6 +326,39 @@ async fn a_single_zone_region_has_the_zone_of_its_volumes() {
         .unwrap();
     let machine = running(&provider, 1).await.remove(0);
     assert_eq!((&*machine.zone, &*machine.region), ("nova", "GRA11"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn classes_of_one_project_draw_on_one_stock() {
+    let mut options = OvhCloudOptions::calm(1);
+    // What counts the machines that may still be started is not among the documented permissions.
+    let flavors = format!("/cloud/project/{}/flavor", options.service_name);
+    options.rules.push(("GET".to_owned(), flavors));
+    let world = World::open(options);
+    let stocks = |catalog: &Catalog| -> BTreeSet<String> {
+        let types = catalog.types.iter();
+        let offerings = types.flat_map(|one| &one.offerings);
+        let counted = offerings.filter(|one| one.left.is_some());
+        counted
+            .map(|one| one.stock.clone().unwrap_or_default().to_string())
+            .collect()
+    };
+    let mut other = world.options.clone();
+    other.mark.class = "other".to_owned();
+    let clock = world.clock.clone();
+    let now: Now = Arc::new(move || clock.now());
+    let other = Ovh::new(Http::new(world.cloud.router()), other, now).unwrap();
+    let one = world.provider().catalog().await.unwrap();
+    let stock = stocks(&one);
+    assert!(!stock.is_empty() && !stock.contains(""), "{stock:?}");
+    assert_eq!(stock, stocks(&other.catalog().await.unwrap()));
+    let zones: BTreeSet<_> = one.types[0].offerings.iter().map(|one| &one.zone).collect();
+    let first: BTreeSet<_> = one.types[0]
+        .offerings
+        .iter()
+        .map(|one| &one.stock)
+        .collect();
+    assert_eq!((zones.len(), first.len()), (3, 1), "zones share it too");
 }
 
 #[tokio::test(start_paused = true)]

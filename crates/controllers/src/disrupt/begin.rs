@@ -16,12 +16,13 @@ use super::drain_slots::DrainSlots;
 use super::moves::{self, Moves};
 use super::progress::{obstacle, undo};
 use super::taint::{Taintedness, taint};
-use super::{delete, guard, recent};
+use super::{guard, recent};
 use crate::context::Context;
 use crate::edge::clients::WriteError;
 use crate::edge::events::Severity;
 use crate::edge::metrics::{Decision, PoolDecision, consolidation_type};
 use crate::guards::limits;
+use crate::lifecycle::delete;
 use crate::provision::{Purpose, launch, one_more};
 use crate::record::{
     Condition, Intent, Key, MachineRecord, MetadataChange, Truth, annotations, kinds,

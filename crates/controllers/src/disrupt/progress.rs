@@ -15,12 +15,13 @@ use tracing::{info, warn};
 
 use super::begin::word;
 use super::drain_slots::DrainSlots;
+use super::places;
 use super::taint::{Taintedness, is_work, live_pods, taint};
-use super::{delete, places};
 use crate::context::Context;
 use crate::edge::clock;
 use crate::edge::events::Severity;
 use crate::edge::metrics::{Decision, consolidation_type};
+use crate::lifecycle::delete;
 use crate::record::{Intent, MachineRecord, MetadataChange, annotations};
 use crate::view::World;
 use crate::view::pods::DISRUPTED;

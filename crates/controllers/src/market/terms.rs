@@ -10,6 +10,7 @@ use joiner_core::name::{Labels, Name};
 use joiner_core::problem::{Catalog, InstanceType, Offering};
 use joiner_core::requirement::Expression;
 use joiner_core::requirements::Requirements;
+use joiner_core::taints::{Effect, Taint};
 
 use crate::context::Context;
 use crate::market::backoff::Subject;
@@ -119,21 +120,33 @@ fn steadying(world: &World, pool: &PoolRecord, now: Timestamp) -> Option<String>
     if !window.is_positive() {
         return None;
     }
+    // A pod that can never be one of the pool's says nothing about how long the pool's own have waited.
+    let fits = suits(pool);
+    let waited = |pod: &PodRecord| now.duration_since(pod.created) >= window;
+    let mut waiting = world.pods.iter().filter(|pod| pod.waits());
+    (!waiting.any(|pod| waited(pod) && fits(pod)))
+        .then(|| format!("no pod has been pending for {window:#} yet, as the pool requires"))
+}
+
+/// Which pods may be a pool's, as far as its labels and taints say.
+pub(crate) fn suits(pool: &PoolRecord) -> impl Fn(&PodRecord) -> bool {
     let own = Requirements::parse(&pool.pool.requirements).ok();
     let own = own.map(|mut own| {
         own.require_all(&Requirements::from_labels(&pool.pool.labels));
         own
     });
-    // A pod that can never be one of the pool's says nothing about how long the pool's own have waited.
-    let fits = |pod: &PodRecord| {
+    let taints = pool.pool.taints.clone();
+    move |pod| {
         let wanted = Requirements::from_labels(&pod.spec.node_selector);
-        own.as_ref()
-            .is_none_or(|own| own.compatible(&wanted, |_| true).is_ok())
-    };
-    let waited = |pod: &PodRecord| now.duration_since(pod.created) >= window;
-    let mut waiting = world.pods.iter().filter(|pod| pod.waits());
-    (!waiting.any(|pod| waited(pod) && fits(pod)))
-        .then(|| format!("no pod has been pending for {window:#} yet, as the pool requires"))
+        let keeps_away = |taint: &Taint| {
+            let mut tolerations = pod.spec.tolerations.iter();
+            taint.effect != Effect::PreferNoSchedule && !tolerations.any(|one| one.tolerates(taint))
+        };
+        !taints.iter().any(keeps_away)
+            && own
+                .as_ref()
+                .is_none_or(|own| own.compatible(&wanted, |_| true).is_ok())
+    }
 }
 
 /// Applies overlays, heaviest first: what one has said, lighter ones do not change.
@@ -178,10 +191,14 @@ pub(crate) fn offering_labels(
     pool: &PoolRecord,
 ) -> Labels {
     let capacity_type: &str = offering.capacity_type.into();
+    let unlabelled = Name::default();
     let mut all = pool.pool.labels.clone();
     all.extend(shape.labels.clone());
     for (key, value) in [
-        (labels::NODEPOOL, pool.name()),
+        (
+            labels::NODEPOOL,
+            pool.pool.nodepool_label().unwrap_or(&unlabelled),
+        ),
         (labels::INSTANCE_TYPE, &shape.name),
         (labels::ZONE, &offering.zone),
         (labels::REGION, &offering.region),

@@ -23,7 +23,25 @@ struct State {
     again: Option<Instant>,
 }
 
+impl State {
+    /// When it is time for a plan.
+    fn due(&self, window: Window) -> Option<Instant> {
+        let gathered = match (self.first, self.last) {
+            (Some(first), Some(last)) => Some((last + window.idle).min(first + window.max)),
+            _ => None,
+        };
+        // Whatever else calls for a plan waits for pods that are still coming: a plan without them would buy many small
+        // machines where a few large ones are cheaper.
+        gathered.or(self.again)
+    }
+}
+
 impl Batch {
+    fn due(&self, window: Window) -> Option<Instant> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.due(window)
+    }
+
     /// A pod waits. Of those that the scheduler has yet to come to none begins a batch, but a batch waits for others to
     /// come, whether they have been tried or not. The same pod again does not make anybody wait longer.
     pub(crate) fn add(&self, pod: Pending) {
@@ -52,24 +70,23 @@ impl Batch {
         self.changed.notify_one();
     }
 
-    /// Waits until it is time for a plan, and starts a new batch.
-    pub(crate) async fn wait(&self, window: Window) {
+    /// Waits until it is time for a plan, and starts a new batch. No batch is shorter than `least`; once one is as long,
+    /// `full` says how long it is to be for the pods that have come.
+    pub(crate) async fn wait(&self, least: Window, full: impl Fn() -> Window) {
         loop {
             let changed = self.changed.notified();
-            let due = {
-                let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-                let gathered = match (state.first, state.last) {
-                    (Some(first), Some(last)) => Some((last + window.idle).min(first + window.max)),
-                    _ => None,
-                };
-                // Whatever else calls for a plan waits for pods that are still coming: a plan without them would buy
-                // many small machines where a few large ones are cheaper.
-                let due = gathered.or(state.again);
-                if due.is_some_and(|at| at <= Instant::now()) {
-                    *state = State::default();
-                    return;
+            let due = match self.due(least) {
+                Some(at) if at <= Instant::now() => {
+                    let window = least.longer(full());
+                    let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+                    let due = state.due(window);
+                    if due.is_some_and(|at| at <= Instant::now()) {
+                        *state = State::default();
+                        return;
+                    }
+                    due
                 }
-                due
+                due => due,
             };
             match due {
                 Some(at) => {
@@ -94,7 +111,7 @@ mod tests {
         let batch = std::sync::Arc::new(Batch::default());
         let started = Instant::now();
         batch.add(Pending::Tried);
-        batch.wait(Window::default()).await;
+        batch.wait(Window::default(), Window::default).await;
         assert_eq!(started.elapsed(), Duration::from_secs(1));
 
         let feeder = batch.clone();
@@ -107,9 +124,45 @@ mod tests {
         let started = Instant::now();
         tokio::select! {
             () = feed => unreachable!("the batch ends first"),
-            () = batch.wait(Window::default()) => {}
+            () = batch.wait(Window::default(), Window::default) => {}
         }
         assert_eq!(started.elapsed(), Duration::from_secs(10));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_batch_is_as_long_as_its_pods_ask_for() {
+        let seconds = |idle, max| Window {
+            idle: Duration::from_secs(idle),
+            max: Duration::from_secs(max),
+        };
+        let batch = Batch::default();
+        let started = Instant::now();
+        batch.add(Pending::Tried);
+        batch.wait(seconds(1, 10), || seconds(5, 5)).await;
+        assert_eq!(started.elapsed(), Duration::from_secs(5));
+        // Pods that come later may ask for more than those that came first.
+        let asked = std::cell::Cell::new(seconds(2, 10));
+        let started = Instant::now();
+        batch.add(Pending::Tried);
+        let more = async {
+            tokio::time::sleep(Duration::from_millis(1500)).await;
+            asked.set(seconds(4, 10));
+            batch.add(Pending::Tried);
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = more => unreachable!("the batch ends first"),
+            () = batch.wait(seconds(1, 10), || asked.get()) => {}
+        }
+        assert_eq!(started.elapsed(), Duration::from_millis(5500));
+        let started = Instant::now();
+        batch.again(Duration::from_millis(300));
+        batch.wait(seconds(1, 10), || seconds(5, 5)).await;
+        assert_eq!(
+            started.elapsed(),
+            Duration::from_millis(300),
+            "no pod waits"
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -118,10 +171,10 @@ mod tests {
         let started = Instant::now();
         batch.again(Duration::from_millis(300));
         batch.add(Pending::Tried);
-        batch.wait(Window::default()).await;
+        batch.wait(Window::default(), Window::default).await;
         assert_eq!(started.elapsed(), Duration::from_secs(1));
         batch.again(Duration::from_millis(300));
-        batch.wait(Window::default()).await;
+        batch.wait(Window::default(), Window::default).await;
         assert_eq!(started.elapsed(), Duration::from_millis(1300));
     }
 
@@ -140,7 +193,7 @@ mod tests {
         let cluster = async {
             tokio::time::sleep(Duration::from_millis(900)).await;
             batch.add(Pending::Untried);
-            batch.wait(Window::default()).await;
+            batch.wait(Window::default(), Window::default).await;
         };
         tokio::select! {
             () = scheduler => unreachable!("the batch ends first"),
@@ -156,7 +209,7 @@ mod tests {
         let started = Instant::now();
         tokio::time::sleep(Duration::from_millis(900)).await;
         batch.add(Pending::Known);
-        batch.wait(Window::default()).await;
+        batch.wait(Window::default(), Window::default).await;
         assert_eq!(started.elapsed(), Duration::from_secs(1));
     }
 }

@@ -12,6 +12,7 @@ use tracing::{info, warn};
 
 use super::{Outcome, launch, offers};
 use crate::context::{Context, Mode};
+use crate::market::stock::copies;
 use crate::record::{MachineRecord, PoolRecord};
 use crate::view::pods::Owner;
 
@@ -95,7 +96,9 @@ async fn grow(context: &Context, pool: &PoolRecord, wanted: usize) -> bool {
         let Some((problem, one)) = one_more(context, pool).await else {
             return false;
         };
-        let launches = vec![one; at_once.min(missing - made)];
+        // Copies of one purchase must not be more than there is for sale.
+        let copies = copies(&problem, &one).map_or(usize::MAX, |most| most.max(1) as usize);
+        let launches = vec![one; at_once.min(missing - made).min(copies)];
         let bought = launch(context, &problem, &launches, "provisioned", None).await;
         for (launch, machine) in launches.iter().zip(bought.values()) {
             context.decisions.launched(context.now(), launch, machine);
@@ -176,6 +179,6 @@ async fn shrink(context: &Context, active: &[Arc<MachineRecord>], surplus: usize
     });
     for machine in sorted.into_iter().take(surplus) {
         info!(machine = %machine.key, "node is removed: pool has more nodes than spec.replicas");
-        crate::disrupt::delete(context, machine, "static").await;
+        crate::lifecycle::delete(context, machine, "static").await;
     }
 }

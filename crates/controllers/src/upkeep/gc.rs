@@ -2,8 +2,10 @@
 //!
 //! Nothing is concluded from one look, and nothing from the cache alone. A machine without an object must be seen twice, a
 //! while apart, and the API server must say that no object of its family has its UID; an object without a machine needs
-//! the cloud's word on that one machine, and a node that does not answer. If too much looks gone at once, it is the look
-//! that is wrong. What does not carry our mark is not looked at.
+//! the cloud's word on that one machine, and a node that does not answer. A machine whose node is in use is never
+//! garbage. If too much looks gone at once, it is the look that is wrong. What does not carry our mark is not looked at.
+
+mod leaked;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +13,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use joiner_core::name::Name;
-use joiner_providers::{Machine, MachineId, NodeLink, ProviderError, Uid};
+use joiner_providers::{Machine, MachineId, ProviderError, Uid};
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
@@ -20,11 +22,9 @@ use tracing::{error, info, warn};
 use super::visits::Visits;
 use crate::context::{Context, Mode};
 use crate::dialect::Dialect;
-use crate::disrupt::delete;
-use crate::edge::clients::while_leading;
 use crate::edge::clock;
-use crate::lifecycle::NodeChange;
 use crate::lifecycle::reconcile::unchanged;
+use crate::lifecycle::{NodeChange, delete};
 use crate::market::slots::Slot;
 use crate::record::{ClassKey, MachineRecord};
 use crate::view::nodes::{NodeRecord, lower_node};
@@ -70,7 +70,7 @@ async fn visit(context: Arc<Context>, slot: Arc<Slot>, suspects: Shared) {
     // Clouds are listed before objects are looked at: whatever is bought in between has its object already.
     match slot.call(slot.provider.list()).await {
         Ok(all) => {
-            leaked(&context, &slot, &all, &suspects).await;
+            leaked::terminate(&context, &slot, &all, &suspects).await;
             lost(&context, &slot, &all, &suspects).await;
         }
         Err(error) => {
@@ -91,107 +91,9 @@ fn family<'a>(context: &'a Context, slot: &Slot) -> Option<&'a Arc<dyn Dialect>>
     context.dialects.get(factory.family())
 }
 
-/// Machines at the cloud that carry our mark and that no object asked for.
-async fn leaked(context: &Context, slot: &Slot, all: &[Machine], suspects: &Mutex<Suspects>) {
-    let now = context.now();
-    let wanted = |uid: &Uid| {
-        let world = context.view.read();
-        world.unreadable.contains_key(&uid.0) || world.machines.iter().any(|one| one.uid == *uid)
-    };
-    // Without a readable mark it cannot be told whose it is: it is left alone.
-    let marked = || all.iter().filter_map(|one| Some((one, one.uid.as_ref()?)));
-    let (known, unknown): (Vec<_>, Vec<_>) = marked().partition(|(_, uid)| wanted(uid));
-    let due: Vec<(&Machine, &Uid)> = {
-        let mut suspects = locked(suspects);
-        let slots = context.market.classes.slots();
-        suspects
-            .machines
-            .retain(|key, _| slots.iter().any(|slot| slot.key == *key));
-        let suspects = suspects.machines.entry(slot.key.clone()).or_default();
-        suspects.retain(|id, _| unknown.iter().any(|(one, _)| one.id == *id));
-        let unknown = unknown.iter().copied();
-        let due = unknown.filter(|(one, _)| ripe(suspects, &one.id, now));
-        due.collect()
-    };
-    if due.is_empty() {
-        return;
-    }
-    if !plausible(unknown.len(), known.len() + unknown.len()) {
-        error!(class = %slot.key, unknown = unknown.len(), known = known.len(),
-            "too many machines have no object at once: none is terminated. Delete those that are not needed at the cloud");
-        return;
-    }
-    let Some(dialect) = family(context, slot) else {
-        return;
-    };
-    let objects = match dialect.machine_uids().await {
-        Ok(objects) => objects,
-        Err(error) => {
-            warn!(class = %slot.key, %error, "machine objects could not be listed: garbage collection waits");
-            return;
-        }
-    };
-    for (machine, uid) in due {
-        if objects.contains(&uid.0) || wanted(uid) || !context.may_act() {
-            continue;
-        }
-        info!(id = %machine.id, class = %slot.key, "machine has no object in the cluster: it is terminated");
-        context.edge.metrics.leaked.inc();
-        match slot
-            .call(while_leading(
-                &context.edge.clients.fence,
-                slot.provider.terminate(&machine.id),
-            ))
-            .await
-        {
-            Ok(()) | Err(ProviderError::NotFound(_)) => forget_node(context, machine, uid).await,
-            Err(error) => {
-                warn!(id = %machine.id, %error, "machine could not be terminated; it is tried again");
-            }
-        }
-    }
-}
-
 /// Whether so many of so many may really be gone. One always may.
 fn plausible(gone: usize, all: usize) -> bool {
     gone <= 1 || gone * 100 <= all * PLAUSIBLE
-}
-
-/// The node of a machine that was terminated because nobody asked for it. If its object went before it joined, it
-/// carries no finalizer of ours and nobody else would delete it. The machine carried our mark at the cloud; the node
-/// must carry the same one, or none of anybody's.
-async fn forget_node(context: &Context, machine: &Machine, uid: &Uid) {
-    let nodes: Vec<Name> = {
-        let world = context.view.read();
-        let own = |node: &&Arc<NodeRecord>| {
-            // Names are used again, by others too.
-            let strong = |link: &&NodeLink| {
-                matches!(link, NodeLink::ProviderId(_) | NodeLink::SystemUuid(_))
-            };
-            machine
-                .links
-                .iter()
-                .filter(strong)
-                .any(|link| node.is(link))
-                && world.machine_of(&node.name).is_none()
-        };
-        let nodes = world.nodes.iter().filter(own);
-        nodes.map(|node| node.name.clone()).collect()
-    };
-    let api: Api<Node> = Api::all(context.edge.clients.writes.clone());
-    for name in nodes {
-        let Ok(Some(node)) = api.get_opt(&name).await else {
-            continue;
-        };
-        let node = lower_node(node);
-        if node.deleting || !(node.belongs_to(uid) || node.unclaimed()) {
-            continue;
-        }
-        info!(node = %node.name, id = %machine.id, "the node of a terminated machine is deleted");
-        if let Err(error) = api.delete(&name, &unchanged(&node.uid, node.version)).await {
-            warn!(node = %node.name, %error, "could not be deleted");
-        }
-    }
 }
 
 /// Objects whose machine the cloud no longer has, or whose node is gone.

@@ -7,9 +7,9 @@ use tracing::{info, warn};
 
 use super::visits::Visits;
 use crate::context::{Context, Mode};
-use crate::disrupt::{delete, of_another};
 use crate::edge::clients::while_leading;
 use crate::edge::events::Severity;
+use crate::lifecycle::{delete, of_another};
 use crate::market::slots::Slot;
 use crate::record::{MachineRecord, MetadataChange, annotations, kinds};
 

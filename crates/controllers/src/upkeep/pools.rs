@@ -208,7 +208,7 @@ async fn finalize(
         world.machines.iter().filter(own).cloned().collect()
     };
     for machine in left.iter().filter(|one| one.deleting.is_none()) {
-        crate::disrupt::delete(context, machine, "pool_deleted").await;
+        crate::lifecycle::delete(context, machine, "pool_deleted").await;
     }
     if !left.is_empty() {
         let s = if left.len() == 1 { "" } else { "s" };
@@ -249,6 +249,10 @@ async fn note_waits(
     Ok(())
 }
 
+/// Reasons of conditions: the class is yet to be read; no object of the family names the pool.
+const UNKNOWN: &str = "NodeClassReadinessUnknown";
+const NOT_MANAGED: &str = "NotManaged";
+
 /// What a pool's condition is called in an event when it turns bad.
 const TOLD: [(&str, &str); 5] = [
     (kinds::AVAILABLE, "ScaleUpBlocked"),
@@ -283,6 +287,12 @@ fn tell(context: &Context, pool: &PoolRecord, status: &PoolStatus) {
     }
 }
 
+/// Whether a pool says of itself that something of this kind is wrong; that it was not managed is no fault.
+fn is_wrong(pool: &PoolRecord, kind: &str) -> bool {
+    let known = pool.status.conditions.get(kind);
+    known.is_some_and(|one| one.status == Truth::False && &*one.reason != NOT_MANAGED)
+}
+
 fn status(context: &Context, today: &Today<'_>, pool: &PoolRecord, now: Timestamp) -> PoolStatus {
     let world = context.view.read();
     let mut status = held(context, &world, today, pool);
@@ -302,10 +312,13 @@ fn status(context: &Context, today: &Today<'_>, pool: &PoolRecord, now: Timestam
     match context.market.classes.unusable(&pool.class, class) {
         _ if unmanaged.is_some() => {
             let said = unmanaged.unwrap_or_default();
-            set(kinds::NODE_CLASS_READY, Truth::False, "NotManaged", said);
+            set(kinds::NODE_CLASS_READY, Truth::False, NOT_MANAGED, said);
         }
         None => good(kinds::NODE_CLASS_READY, &mut set),
-        Some((reason @ "NodeClassReadinessUnknown", said)) => {
+        // A class that is read anew is unknown for a moment. What was wrong with it stands until it is known to be well:
+        // otherwise it would never be said that it has recovered.
+        Some((UNKNOWN, _)) if is_wrong(pool, kinds::NODE_CLASS_READY) => {}
+        Some((reason @ UNKNOWN, said)) => {
             set(kinds::NODE_CLASS_READY, Truth::Unknown, reason, said);
         }
         Some((reason, said)) => set(kinds::NODE_CLASS_READY, Truth::False, reason, said),

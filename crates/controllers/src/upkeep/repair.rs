@@ -11,9 +11,9 @@ use joiner_core::name::Name;
 use tracing::{info, warn};
 
 use crate::context::{Context, Mode};
-use crate::disrupt::delete;
 use crate::edge::clock;
 use crate::edge::events::Severity;
+use crate::lifecycle::delete;
 use crate::record::{MachineRecord, MetadataChange, annotations};
 
 /// How often nodes are looked at.

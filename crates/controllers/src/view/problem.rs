@@ -15,6 +15,7 @@ use joiner_core::problem::{
 use joiner_core::taints::{Effect, Taint};
 
 use super::World;
+use super::departing::Departing;
 use super::nodes::{NodeRecord, RESERVED};
 use super::overlooked::Overlooked;
 use super::pods::{DISRUPTED, Owner, PodKey, PodRecord};
@@ -45,6 +46,9 @@ pub struct Terms {
     pub settings: Settings,
     /// Whether spot nodes may be replaced by cheaper spot nodes in every pool.
     pub spot_to_spot: bool,
+    /// Whether pods that are about to end leave their room to pods that wait. Not when it is decided what may go: pods
+    /// must not be moved to where there is no room yet.
+    pub departures: bool,
 }
 
 /// A problem, and which objects it is about.
@@ -219,6 +223,11 @@ impl World {
             .filter_map(|machine| machine.status.provider_id.as_ref())
             .chain(waiting.iter().map(|machine| &machine.key.name))
             .collect();
+        let departing = terms.departures.then(|| Departing::new(self, now));
+        let leaves_room = |pod: &PodRecord, node: &NodeRecord| {
+            let departing = departing.as_ref();
+            departing.is_some_and(|departing| departing.leaves_room(pod, node))
+        };
         for node in self.nodes.iter() {
             let machine = self.machine_of(&node.name);
             if machine.is_none()
@@ -240,7 +249,8 @@ impl World {
             }
             let pods = self
                 .pods_on(&node.name)
-                .filter(|pod| !pod.terminal && self.destination(pod, terms).is_none());
+                .filter(|pod| !pod.terminal && self.destination(pod, terms).is_none())
+                .filter(|pod| !leaves_room(pod, node));
             let pods = pods.map(|pod| self.bound(pod, now)).collect();
             let mut lowered = self.lower_node(node, machine.map(AsRef::as_ref), terms, now);
             lowered.pods = pods;

@@ -1,11 +1,17 @@
 //! Pods for tests.
 
+use std::sync::Arc;
+
 use jiff::{SignedDuration, Timestamp};
+use joiner_core::name::Labels;
+use joiner_core::resources::Resources;
+use joiner_providers::Uid;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 use super::{Observation, World};
 use crate::dialect::Event;
+use crate::record::{ClassKey, Key, MachineRecord, MachineStatus, Offer};
 
 /// So many seconds after all pods were made.
 pub(crate) fn at(seconds: i64) -> Timestamp {
@@ -45,4 +51,36 @@ pub(crate) fn only(pods: Vec<Pod>) -> World {
         world.observe("pods", seen(pod), at(0));
     }
     world
+}
+
+/// A machine object of the pool `pool` that nothing has been done about.
+pub(crate) fn machine(name: &str, offers: Vec<Offer>) -> MachineRecord {
+    MachineRecord {
+        key: Key {
+            dialect: "karpenter",
+            namespace: "".into(),
+            name: name.into(),
+        },
+        uid: Uid(name.into()),
+        version: 1,
+        generation: 1,
+        created: at(0),
+        deleting: None,
+        finalizer: true,
+        pool: Some("pool".into()),
+        class: ClassKey::default(),
+        labels: Labels::new(),
+        annotations: Labels::new(),
+        node_annotations: Labels::new(),
+        requirements: Vec::new(),
+        requests: Resources::new(),
+        taints: Vec::new(),
+        startup_taints: Vec::new(),
+        expire_after: None,
+        termination_grace: None,
+        registration_timeout: None,
+        max_price: None,
+        offers: Arc::new(offers),
+        status: MachineStatus::default(),
+    }
 }

@@ -19,32 +19,43 @@ use super::volumes::{
 };
 use super::watch::{Need, trusted};
 use super::{Observation, View};
-use crate::dialect::Dialect;
+use crate::dialect::{Dialect, Watch};
 use crate::edge::clients::Clients;
 use crate::edge::tasks::Tasks;
 
 /// Starts every watch. The view is ready when all of them have listed.
 pub fn start(view: &Arc<View>, clients: &Clients, dialects: &[Arc<dyn Dialect>], tasks: &Tasks) {
     for dialect in dialects {
-        for watch in dialect.watch(clients) {
-            view.expect(&watch.source);
-            let (view, source, mut stream) = (view.clone(), watch.source, watch.stream);
-            tasks.vital(format!("watch {source}"), async move {
-                while let Some(sighting) = stream.next().await {
-                    view.sight(&source, sighting);
-                }
+        for Watch { source, stream } in dialect.watch(clients) {
+            view.expect(&source);
+            let (view, name) = (view.clone(), source.clone());
+            follow(tasks, &name, stream, move |sighting| {
+                view.sight(&source, sighting);
             });
         }
     }
-    for (source, mut stream) in observations(clients) {
+    for (source, stream) in observations(clients) {
         view.expect(source);
         let view = view.clone();
-        tasks.vital(format!("watch {source}"), async move {
-            while let Some(observation) = stream.next().await {
-                view.observe(source, observation);
-            }
+        follow(tasks, source, stream, move |seen| {
+            view.observe(source, seen);
         });
     }
+}
+
+/// Hands on what a watch sees. A watch that has ended leaves a view that is out of date and looks as if it were not, so
+/// that ends the process.
+fn follow<T: Send + 'static>(
+    tasks: &Tasks,
+    source: &str,
+    mut stream: BoxStream<'static, T>,
+    see: impl Fn(T) + Send + 'static,
+) {
+    tasks.vital(format!("watch {source}"), async move {
+        while let Some(seen) = stream.next().await {
+            see(seen);
+        }
+    });
 }
 
 fn observations(clients: &Clients) -> Vec<(&'static str, BoxStream<'static, Observation>)> {
@@ -180,6 +191,24 @@ mod tests {
             "observedGeneration": generation, "disruptionsAllowed": 1,
             "currentHealthy": 3, "desiredHealthy": 2, "expectedPods": 3
         })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_ends_or_panics_ends_the_process() {
+        let tasks = Tasks::new();
+        let endless = futures::stream::pending::<u32>().boxed();
+        follow(&tasks, "nodes", endless, |_| ());
+        tokio::time::sleep(std::time::Duration::from_hours(1)).await;
+        assert_eq!(tasks.failure(), None);
+        follow(&tasks, "pods", futures::stream::iter([1]).boxed(), |_| ());
+        tasks.failed().await;
+        assert_eq!(tasks.failure(), Some("task watch pods ended"));
+        let tasks = Tasks::new();
+        let odd = futures::stream::iter([1]).boxed();
+        follow(&tasks, "pods", odd, |_| panic!("cannot be read"));
+        tasks.failed().await;
+        let said = "task watch pods panicked: cannot be read";
+        assert_eq!(tasks.failure(), Some(said));
     }
 
     #[test]

@@ -408,7 +408,7 @@ impl World {
     }
 
     /// Takes in what a watch of the cluster's own kinds saw.
-    pub(super) fn observe(
+    pub(crate) fn observe(
         &mut self,
         source: &str,
         observation: Observation,

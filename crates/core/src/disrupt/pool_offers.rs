@@ -118,10 +118,14 @@ fn share(capacity: &Resources, price: Money, size: &Resources) -> Option<Money> 
 /// The labels that a machine of this kind would have.
 fn offered(pool: &Pool, kind: &InstanceType, offering: &Offering) -> Labels {
     let paid: &str = offering.capacity_type.into();
+    let unlabelled = Name::default();
     let mut all = pool.labels.clone();
     all.extend(kind.labels.clone());
     for (key, value) in [
-        (labels::NODEPOOL, pool.nodepool()),
+        (
+            labels::NODEPOOL,
+            pool.nodepool_label().unwrap_or(&unlabelled),
+        ),
         (labels::INSTANCE_TYPE, &kind.name),
         (labels::ZONE, &offering.zone),
         (labels::REGION, &offering.region),

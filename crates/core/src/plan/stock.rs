@@ -110,7 +110,7 @@ impl Taken {
 }
 
 /// Whether a sale is of this offering of a type.
-fn is_bought(sale: Sale<'_>, kind: &Name, offering: &Offering) -> bool {
+pub fn is_bought(sale: Sale<'_>, kind: &Name, offering: &Offering) -> bool {
     let purchase = sale.purchase;
     *kind == purchase.instance_type
         && offering.reservation == purchase.reservation

@@ -150,7 +150,7 @@ pub struct Pool {
     /// Unique.
     pub name: Name,
     /// What the label `karpenter.sh/nodepool` of its nodes says, where that is not its name: pools of several families
-    /// may say the same.
+    /// may say the same. Empty if its nodes have no such label.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodepool: Option<Name>,
     /// Catalogue that it buys from.
@@ -181,8 +181,14 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// What the label `karpenter.sh/nodepool` of its nodes says.
+    /// What people call it: what its nodes say, or its name.
     pub fn nodepool(&self) -> &Name {
-        self.nodepool.as_ref().unwrap_or(&self.name)
+        self.nodepool_label().unwrap_or(&self.name)
+    }
+
+    /// What the label `karpenter.sh/nodepool` of its nodes says, if they have one.
+    pub fn nodepool_label(&self) -> Option<&Name> {
+        let said = self.nodepool.as_ref().unwrap_or(&self.name);
+        (!said.is_empty()).then_some(said)
     }
 }

@@ -20,10 +20,7 @@ use crate::page;
 /// Listens where the arguments say.
 pub(super) async fn start(board: &Board, args: &ServingArgs) -> Result<Tasks, Failure> {
     let tasks = Tasks::new();
-    let health = Router::new()
-        .route("/healthz", get(healthy))
-        .route("/readyz", get(ready))
-        .with_state(board.clone());
+    let health = health(board);
     let metrics = Router::new()
         .route("/metrics", get(metrics))
         .with_state(board.clone());
@@ -51,6 +48,13 @@ pub(super) async fn start(board: &Board, args: &ServingArgs) -> Result<Tasks, Fa
     }
     serve_page(board, args, &tasks).await?;
     Ok(tasks)
+}
+
+fn health(board: &Board) -> Router {
+    Router::new()
+        .route("/healthz", get(healthy))
+        .route("/readyz", get(ready))
+        .with_state(board.clone())
 }
 
 /// The page is a help for people: where its usual port is taken, nodes are looked after without it.
@@ -101,5 +105,64 @@ async fn metrics(State(board): State<Board>) -> Response {
     match board.metrics() {
         Ok(text) => ([(header::CONTENT_TYPE, kind)], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::future::pending;
+    use std::sync::Arc;
+
+    use axum::body::Body;
+    use axum::http::Request;
+    use joiner_controllers::edge::clients::{Clients, Fence};
+    use joiner_controllers::edge::clock::SystemClock;
+    use joiner_controllers::edge::ledger::MemoryLedgers;
+    use joiner_controllers::{Engine, EngineOptions, Settings};
+    use prometheus_client::registry::Registry;
+    use tower::ServiceExt as _;
+
+    use super::*;
+
+    /// An engine that has nothing to do, on an API server that does not answer.
+    fn idle() -> Engine {
+        let silent = tower::service_fn(|_: Request<kube::client::Body>| {
+            pending::<Result<Response, Infallible>>()
+        });
+        let options = EngineOptions {
+            clients: Clients::over(&silent, Fence::closed()),
+            clock: Arc::new(SystemClock),
+            dialects: Vec::new(),
+            classes: Vec::new(),
+            cluster: "cluster".into(),
+            ledgers: Arc::new(MemoryLedgers),
+            settings: Settings::default(),
+            lease: None,
+            decide: None,
+        };
+        Engine::start(options, &mut Registry::default())
+    }
+
+    async fn answer(board: &Board, path: &str) -> (StatusCode, String) {
+        let request = Request::get(path).body(Body::empty()).unwrap();
+        let response = health(board).oneshot(request).await.unwrap();
+        let (parts, body) = response.into_parts();
+        let text = axum::body::to_bytes(body, usize::MAX).await.unwrap();
+        (parts.status, String::from_utf8(text.to_vec()).unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_process_whose_watch_has_died_is_not_healthy_and_says_so() {
+        let (board, engine) = (Board::default(), idle());
+        assert_eq!(answer(&board, "/healthz").await.0, StatusCode::OK);
+        board.show(engine.context().clone(), Registry::default());
+        assert_eq!(answer(&board, "/healthz").await.0, StatusCode::OK);
+        engine.context().edge.tasks.vital("watch pods", async {});
+        let said = engine.failed().await;
+        assert_eq!(said, "task watch pods ended");
+        let expected = (StatusCode::INTERNAL_SERVER_ERROR, said);
+        assert_eq!(answer(&board, "/healthz").await, expected);
+        engine.kill().await;
     }
 }

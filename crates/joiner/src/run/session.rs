@@ -216,3 +216,30 @@ fn identity() -> String {
     let (process, now) = (std::process::id(), Timestamp::now().as_nanosecond());
     format!("{host}_{process}_{now:x}")
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        run: RunArgs,
+    }
+
+    #[test]
+    fn feature_gates_are_heard() {
+        let with = |gates: &str| {
+            let line = Line::try_parse_from(["run", "--feature-gates", gates]).unwrap();
+            settings(&line.run)
+        };
+        let usual = Settings::default();
+        assert!(!usual.spot_to_spot && usual.repair);
+        let changed = with("SpotToSpotConsolidation=true,NodeRepair=false");
+        assert!(changed.spot_to_spot && !changed.repair);
+        let changed = with("SpotToSpotConsolidation=false");
+        assert!(!changed.spot_to_spot && changed.repair);
+    }
+}

@@ -79,17 +79,20 @@ fn instance_type(class: &ServerClass, knowledge: &Knowledge<'_>) -> Option<Insta
         quotas: Vec::new(),
     };
     let region: Name = class.spec.region.0.as_str().into();
+    let left = class.status.available.count();
+    // All cloudspaces of a region, and both ways of paying, draw on the same servers.
+    let stock: Option<Name> = left.map(|_| format!("rackspace/{region}/{}", kind.name).into());
     let offering = |capacity_type, price, available| Offering {
         zone: region.clone(),
         region: region.clone(),
         capacity_type,
         price,
         available,
-        left: class.status.available.count(),
+        left,
         reservation: None,
-        stock: None,
+        stock: stock.clone(),
     };
-    let sold = is_sold(class) && class.status.available.count() != Some(0);
+    let sold = is_sold(class) && left != Some(0);
     if let Some(quote) = quote(class, knowledge) {
         let open = !knowledge
             .lessons
@@ -240,6 +243,9 @@ mod tests {
             offers,
             ["spot $0.0100 Some(37)", "on-demand $0.1100 Some(37)"]
         );
+        let stock = "rackspace/us-central-ord-1/gp.vs1.large-ord";
+        let stocks = kind.offerings.iter().map(|one| one.stock.as_deref());
+        assert!(stocks.eq([Some(stock); 2]), "both are the same servers");
         assert_eq!(&*kind.offerings[0].zone, "us-central-ord-1");
         assert_eq!(&*kind.labels[CATEGORY_LABEL], "gp");
     }

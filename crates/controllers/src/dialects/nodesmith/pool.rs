@@ -127,6 +127,7 @@ fn core_pool(pool: &NodeSmithPool, key: &Key, invalid: &mut Vec<String>) -> Pool
     let idle = window("spec.scaleDown", spec.scale_down.as_ref(), invalid);
     Pool {
         name: id(&key.namespace, &key.name),
+        nodepool: Some(Name::default()),
         labels: own,
         taints: taints(&spec.machine_template.taints),
         startup_taints: taints(&spec.machine_template.startup_taints),

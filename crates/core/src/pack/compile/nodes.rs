@@ -147,7 +147,7 @@ fn values(problem: &Problem, node: &Node, keys: &mut Keys) -> Box<[u32]> {
             labels::NODEPOOL => {
                 let own = node.pool.as_ref()?;
                 let pool = problem.pools.iter().find(|pool| pool.name == *own);
-                Some(pool.map_or(own, Pool::nodepool).clone())
+                pool.map_or(Some(own), Pool::nodepool_label).cloned()
             }
             labels::CAPACITY_TYPE if node.pool.is_some() => {
                 let text: &'static str = node.capacity_type.into();
@@ -212,5 +212,40 @@ pub(crate) fn withhold_daemons(
             *amount = (*amount).max(0);
         }
         node.room.subtract(missing);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::labels;
+    use crate::name::{Labels, Name};
+    use crate::pack::fixtures::{decide, machine, node, pods, selling, spec};
+    use crate::problem::{NodePhase, PodSpec};
+    use crate::requirement::{Expression, Operator};
+
+    #[test]
+    fn nodes_of_a_pool_may_have_no_label_with_its_name() {
+        let mut problem = selling(vec![machine(8)]);
+        problem.pools[0].nodepool = Some(Name::default());
+        let by_name = PodSpec {
+            node_selector: Labels::from([(labels::NODEPOOL.into(), "main".into())]),
+            ..spec("web", 500)
+        };
+        let without = PodSpec {
+            required_affinity: vec![vec![Expression::new(
+                labels::NODEPOOL,
+                Operator::DoesNotExist,
+                &[],
+            )]],
+            ..spec("web", 500)
+        };
+        problem.pods = vec![pods("by-name", 1, by_name), pods("without", 1, without)];
+        let (launches, placed, unplaced, plan) = decide(&problem);
+        assert_eq!((launches, placed, unplaced), (vec![1], 0, 1));
+        assert!(!plan.launches[0].labels.contains_key(labels::NODEPOOL));
+        node(&mut problem, NodePhase::Ready);
+        problem.nodes[0].labels.remove(labels::NODEPOOL);
+        let (launches, placed, unplaced, _) = decide(&problem);
+        assert_eq!((launches, placed, unplaced), (vec![], 1, 1));
     }
 }

@@ -148,7 +148,7 @@ pub(crate) struct OfferBuilder<'p> {
 struct Buyer<'a> {
     index: PoolId,
     catalog: u32,
-    nodepool: &'a Name,
+    nodepool: Option<&'a Name>,
     requirements: &'a Requirements,
     labels: &'a Labels,
     /// Keys whose labels the catalogue decides.
@@ -263,7 +263,7 @@ impl<'p> OfferBuilder<'p> {
         let buyer = Buyer {
             index,
             catalog: catalog as u32,
-            nodepool: pool.nodepool(),
+            nodepool: pool.nodepool_label(),
             requirements: &requirements,
             labels: &labels,
             decided: &decided,
@@ -547,7 +547,9 @@ impl Buyer<'_> {
                 let text: &'static str = place.capacity_type.into();
                 return Label::Is(text.into());
             }
-            labels::NODEPOOL => return Label::Is(self.nodepool.clone()),
+            labels::NODEPOOL => {
+                return self.nodepool.cloned().map_or(Label::Missing, Label::Is);
+            }
             labels::RESERVATION_ID => {
                 return place.reservation.cloned().map_or(Label::Missing, Label::Is);
             }

@@ -55,6 +55,8 @@ pub(crate) fn node_labels(compiled: &Compiled<'_>, offer: &Offer) -> Labels {
     }
     let capacity_type: &'static str = capacity_type.into();
     all.insert(labels::CAPACITY_TYPE.into(), capacity_type.into());
-    all.insert(labels::NODEPOOL.into(), pool.nodepool().clone());
+    if let Some(said) = pool.nodepool_label() {
+        all.insert(labels::NODEPOOL.into(), said.clone());
+    }
     all
 }

@@ -250,7 +250,9 @@ fn sold_out(
     base.require_all(&Requirements::from_labels(&owner.labels));
     let open = |key: &str| labels::is_well_known(key) && !on_some_type(compiled, key);
     let allowed = |mut own: Labels| {
-        own.insert(labels::NODEPOOL.into(), owner.nodepool().clone());
+        if let Some(said) = owner.nodepool_label() {
+            own.insert(labels::NODEPOOL.into(), said.clone());
+        }
         let node = Requirements::from_labels(&own);
         let mut whole = base.clone();
         whole.require_all(&node);

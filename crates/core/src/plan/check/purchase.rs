@@ -111,7 +111,9 @@ fn given_labels(pool: &Pool, purchase: &Purchase, source: Source<'_>) -> Labels 
         labels::CAPACITY_TYPE.into(),
         purchase.capacity_type.to_string().into(),
     );
-    all.insert(labels::NODEPOOL.into(), pool.nodepool().clone());
+    if let Some(said) = pool.nodepool_label() {
+        all.insert(labels::NODEPOOL.into(), said.clone());
+    }
     all.insert(labels::INSTANCE_TYPE.into(), purchase.instance_type.clone());
     if !region.is_empty() {
         all.insert(labels::REGION.into(), region.clone());
