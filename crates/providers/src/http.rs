@@ -340,7 +340,7 @@ pub fn sensitive(prefix: &str, secret: &SecretString) -> Result<HeaderValue, Pro
     Ok(value)
 }
 
-/// A text without these secrets, should somebody have repeated them. Secrets often come with a line break at their end.
+/// A text without these secrets, should a server have repeated them. Secrets often come with a line break at their end.
 pub fn without_secrets<'a>(text: &str, secrets: impl IntoIterator<Item = &'a str>) -> String {
     let secrets = secrets.into_iter().map(str::trim);
     secrets
@@ -350,8 +350,8 @@ pub fn without_secrets<'a>(text: &str, secrets: impl IntoIterator<Item = &'a str
         })
 }
 
-/// The beginning of what a server said, without our secrets. They are taken out of the whole text before it is cut: half a secret would no longer be
-/// recognised.
+/// The beginning of what a server said, without our secrets. They are taken out of the whole text before it is cut: half
+/// a secret would no longer be recognised.
 pub fn excerpt_without<'a>(
     said: &[u8],
     secrets: impl IntoIterator<Item = &'a SecretString>,

@@ -31,7 +31,7 @@ const MACHINES: u32 = 504;
 /// How often each failure must have been met.
 const MET: u32 = 3;
 
-/// Ledgers of several classes, that outlive the process, and who leads.
+/// Ledgers of several classes, that outlive the process, and the number of its leadership.
 #[derive(Clone, Default)]
 struct Shelf {
     entries: Arc<Mutex<BTreeMap<(String, Name), String>>>,
@@ -169,7 +169,7 @@ impl Rounds {
             State::SessionsAreExhausted => fleet.leave_sessions(authority, 16),
             State::BootIsForgotten => fleet.forget_boot(authority, 1),
             State::PowerOnIsForgotten => fleet.stick(authority, 1),
-            State::SomebodyElseChanges => fleet.touch(authority),
+            State::SystemIsChanged => fleet.touch(authority),
             State::PasswordChanges => {
                 fleet.change(authority, |setup| "another".clone_into(&mut setup.password));
                 fleet.end_sessions(authority);
@@ -320,7 +320,7 @@ async fn a_host_that_another_class_claimed_under_an_earlier_leader_is_not_bought
         let first = world.class(hosts(&world, 1, 0), shelf.book("first"));
         let again = until_running(&first, &a).await.unwrap();
         assert_eq!(again.id, machine.id, "{name}");
-        // Once it is given back, whoever lists it may have it.
+        // Once it is given back, every class that lists it may have it.
         assert!(until_gone(&first, &a.uid).await, "{name}");
         assert!(until_running(&second, &b).await.is_ok(), "{name}");
     }

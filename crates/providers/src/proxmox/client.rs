@@ -226,8 +226,8 @@ impl Client {
         task(&self.call(Method::POST, &path, &Fields::new()).await?)
     }
 
-    /// Removes a machine that is off, with its disks and whatever refers to it. Disks of its number that are not its own are
-    /// left alone: somebody who had the number before may have kept them.
+    /// Removes a machine that is off, with its disks and whatever refers to it. Disks of its number that are not its own
+    /// are left alone: they may have been kept of an earlier machine of that number.
     pub async fn destroy(&self, host: &str, vmid: u32) -> Result<Task, CallError> {
         let path = format!("{}?purge=1", machine(host, vmid));
         task(&self.call(Method::DELETE, &path, &Fields::new()).await?)

@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 const EVERY: Duration = Duration::from_secs(1);
 /// How many numbers are tried where others take them first.
 const MOST_NUMBERS: usize = 6;
-/// How long a turn is waited for where others make machines; whoever asked comes back later.
+/// How long a turn is waited for where other machines are being made; after that the caller is told to come back.
 const QUEUES: Duration = Duration::from_secs(15);
 /// What QEMU says of machines that will not go on by themselves.
 const STUCK: [&str; 2] = ["io-error", "internal-error"];
@@ -115,7 +115,7 @@ impl Proxmox {
             let Err(occupied) = shared.enter(place.mark.vmid, &place.location, self.now()) else {
                 return Ok(());
             };
-            // Whoever made the others may not have asked yet how that ended.
+            // The classes that make the others may not have asked yet how that ended.
             let mut freed = false;
             for (vmid, task) in &occupied.by {
                 let Some(task) = task else { continue };

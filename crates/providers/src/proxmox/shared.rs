@@ -1,8 +1,8 @@
 //! What all classes of this process know together of one cluster: room and numbers that are promised, and what is being
 //! made where. Classes of any family that choose a host at the same moment see each other's choice.
 //!
-//! Proxmox locks a storage while it makes a volume there, and gives up after some seconds: who asks for many machines at
-//! once gets lock timeouts instead. So there are only so many turns for each host and each storage.
+//! Proxmox locks a storage while it makes a volume there, and gives up after some seconds: many machines at once end in
+//! lock timeouts. So there are only so many turns for each host and each storage.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +19,7 @@ use super::memory::within;
 pub const PER_HOST: usize = 4;
 /// How many machines are made on one storage at once.
 pub const PER_STORAGE: usize = 2;
-/// How long a number rests after it was used: whoever still means the old machine by it has then noticed.
+/// How long a number rests after it was used: a late call that still means the old machine by it is over by then.
 const REST: Duration = Duration::from_mins(10);
 /// How long a promise holds that no list confirms.
 const PROMISED: Duration = Duration::from_mins(2);
@@ -237,7 +237,7 @@ mod tests {
         assert_eq!(
             shared.enter(2, &diskless, at(0)),
             Ok(()),
-            "who has a turn keeps it"
+            "a machine that has a turn keeps it"
         );
         // A storage that all hosts share is one; one that they do not is another on each.
         for (vmid, host) in [(10, "n2"), (11, "n3")] {

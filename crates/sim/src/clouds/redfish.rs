@@ -218,7 +218,7 @@ impl RedfishFleet {
         self.with(authority, |bmc| bmc.stuck = times);
     }
 
-    /// Somebody else changes something: versions that were read before are out of date.
+    /// Something is changed by hand: versions that were read before are out of date.
     pub fn touch(&self, authority: &str) {
         self.with(authority, Bmc::touch);
     }

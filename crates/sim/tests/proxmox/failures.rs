@@ -239,7 +239,7 @@ impl Failure {
         self.says.clone()
     }
 
-    /// Whether a call may be done after all when nobody waits for it any more.
+    /// Whether a call may be done after all when it is not waited for any more.
     pub(crate) fn takes_effect_late(&self) -> bool {
         matches!(self.how, How::Call(_, CallFault::Late(..)))
     }

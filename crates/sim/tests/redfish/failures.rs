@@ -10,7 +10,7 @@ pub(crate) enum State {
     SessionsAreExhausted,
     BootIsForgotten,
     PowerOnIsForgotten,
-    SomebodyElseChanges,
+    SystemIsChanged,
     PasswordChanges,
     PlugIsPulled,
 }
@@ -75,7 +75,7 @@ impl Failure {
         if let How::Call(method, path, fault) = &self.how {
             fleet.fail(&format!("{method} {bmc}{path}"), fault.clone(), 1);
             if (*method, *path) == LOGIN {
-                // Nobody logs in where a session is open.
+                // There is no login where a session is open.
                 fleet.end_sessions(bmc);
             }
         }
@@ -106,7 +106,7 @@ pub(crate) fn documented() -> Vec<Failure> {
         State::SessionsAreExhausted,
         State::BootIsForgotten,
         State::PowerOnIsForgotten,
-        State::SomebodyElseChanges,
+        State::SystemIsChanged,
         State::PasswordChanges,
         State::PlugIsPulled,
     ];

@@ -272,7 +272,7 @@ impl Bmc {
         json!({"@odata.id": path, "Id": "Settings", "Boot": self.boot()})
     }
 
-    /// Somebody else changes something: versions that were read before are out of date.
+    /// Something is changed by hand: versions that were read before are out of date.
     pub(super) fn touch(&mut self) {
         self.version += 1;
     }
