@@ -5,6 +5,7 @@ mod forge;
 use std::time::Duration;
 
 use forge::{CLAIMS, NAMESPACE, PLANES, POOLS, PROVIDERS, World, condition, pass};
+use joiner_core::quantity::{parse, parse_milli};
 use joiner_embedded::api::DeleteOptions;
 use serde_json::json;
 
@@ -149,6 +150,104 @@ async fn ns_04_limits_hold_at_every_instant_and_the_least_number_of_nodes_is_kep
             world.nodes().len() == 2 && claims.iter().all(|one| one["metadata"]["name"] != *name)
         })
         .await;
+    world.stop().await;
+}
+
+/// What stands against the limits of a pool: claims and nodes, cores and memory of each, and claims on their way.
+fn held(world: &World, pool: &str) -> [i64; 7] {
+    let of_pool = |object: &&std::sync::Arc<serde_json::Value>| {
+        object["metadata"]["labels"]["topology.kubenodesmith.io/pool"] == pool
+    };
+    let (claims, nodes) = (world.claims(), world.nodes());
+    let claims = || claims.iter().filter(of_pool);
+    let nodes = || nodes.iter().filter(of_pool);
+    let required = |key: &str| -> i64 {
+        let all = claims().filter_map(|one| one["spec"]["requirements"][key].as_i64());
+        all.sum()
+    };
+    let capacity = |key: &str| -> i64 {
+        let all = nodes().map(|one| {
+            let text = one["status"]["capacity"][key].as_str().unwrap();
+            match key {
+                "cpu" => parse_milli(text).unwrap() / 1000,
+                _ => parse(text).unwrap() >> 20,
+            }
+        });
+        all.sum()
+    };
+    let begun = claims().filter(|one| condition(one, "Registered").0 != "True");
+    [
+        i64::try_from(claims().count()).unwrap(),
+        i64::try_from(nodes().count()).unwrap(),
+        required("cpuCores"),
+        required("memoryMiB"),
+        capacity("cpu"),
+        capacity("memory"),
+        i64::try_from(begun.count()).unwrap(),
+    ]
+}
+
+#[tokio::test(start_paused = true)]
+async fn ns_04_limits_on_cores_memory_and_nodes_hold_together_while_claims_are_on_their_way() {
+    let world = World::start();
+    world.plane(NAMESPACE, &["large", "small"]);
+    // Of one pool the cores are used up first, of the other the memory.
+    let limits = [("large", [9, 12, 131_072]), ("small", [9, 64, 20_480])];
+    for (pool, [nodes, cores, memory]) in limits {
+        world.pool(NAMESPACE, pool, |spec| {
+            spec["limits"] = json!({"minNodes": 1, "maxNodes": nodes, "cpuCores": cores, "memoryMiB": memory});
+        });
+        // Pods that stay apart need machines of their own, all at once.
+        world.deployment(pool, 12, "1500m", |deployment| {
+            let pod = &mut deployment["spec"]["template"]["spec"];
+            pod["nodeSelector"] = json!({"topology.kubenodesmith.io/pool": pool});
+            pod["containers"][0]["resources"]["requests"]["memory"] = json!("3Gi");
+            pod["affinity"] = json!({"podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [{
+                "topologyKey": "kubernetes.io/hostname",
+                "labelSelector": {"matchLabels": {"app": pool}},
+            }]}});
+        });
+    }
+    let mut at_once = [0; 2];
+    let check = |at_once: &mut [i64; 2]| {
+        for ((pool, [nodes, cores, memory]), most) in limits.into_iter().zip(at_once) {
+            let held = held(&world, pool);
+            let [claims, here, required, wanted, cpu, bytes, begun] = held;
+            let within = claims <= nodes
+                && here <= nodes
+                && required.max(cpu) <= cores
+                && wanted.max(bytes) <= memory;
+            assert!(within, "{pool}: {held:?}");
+            *most = begun.max(*most);
+        }
+    };
+    for _ in 0..1200 {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        check(&mut at_once);
+    }
+    assert!(at_once.iter().all(|most| *most >= 3), "{at_once:?}");
+    for (pool, _) in limits {
+        assert!(world.running(pool) >= 3, "{pool}: {}", world.running(pool));
+        let object = world.api().get(POOLS, NAMESPACE, pool).unwrap();
+        let (status, reason, said) = condition(&object, "Available");
+        assert_eq!(
+            (&*status, &*reason),
+            ("False", "ResourceLimitReached"),
+            "{pool}: {said}"
+        );
+    }
+    // Nodes that are replaced count as well: two are deleted by hand at once.
+    for claim in world.claims().iter().take(2) {
+        let name = claim["metadata"]["name"].as_str().unwrap();
+        let api = world.api();
+        api.delete(CLAIMS, NAMESPACE, name, DeleteOptions::default())
+            .unwrap();
+    }
+    for _ in 0..600 {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        check(&mut at_once);
+    }
     world.stop().await;
 }
 

@@ -340,22 +340,26 @@ pub fn sensitive(prefix: &str, secret: &SecretString) -> Result<HeaderValue, Pro
     Ok(value)
 }
 
-/// The same without our secrets, should the server have repeated them. They are taken out of the whole text before it is
-/// cut: half a secret would no longer be recognised.
+/// A text without these secrets, should a server have repeated them. Secrets often come with a line break at their end.
+pub fn without_secrets<'a>(text: &str, secrets: impl IntoIterator<Item = &'a str>) -> String {
+    let secrets = secrets.into_iter().map(str::trim);
+    secrets
+        .filter(|secret| !secret.is_empty())
+        .fold(text.to_owned(), |clean, secret| {
+            clean.replace(secret, "[redacted]")
+        })
+}
+
+/// The beginning of what a server said, without our secrets. They are taken out of the whole text before it is cut: half
+/// a secret would no longer be recognised.
 pub fn excerpt_without<'a>(
     said: &[u8],
     secrets: impl IntoIterator<Item = &'a SecretString>,
 ) -> String {
-    excerpt_redacted(said, |text| {
-        let mut clean = text.to_owned();
-        for secret in secrets {
-            let secret = secret.expose_secret().trim();
-            if !secret.is_empty() {
-                clean = clean.replace(secret, "[redacted]");
-            }
-        }
-        clean
-    })
+    let secrets = secrets
+        .into_iter()
+        .map(secrecy::ExposeSecret::expose_secret);
+    excerpt_redacted(said, |text| without_secrets(text, secrets))
 }
 
 /// The same for a client that knows itself what must not be shown.

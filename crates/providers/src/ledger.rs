@@ -35,6 +35,12 @@ pub trait Ledger: Send + Sync {
     /// All entries, or an error: a partial list is never `Ok`.
     async fn load(&self) -> Result<Vec<LedgerEntry>, ProviderError>;
 
+    /// Entries of all ledgers, those of other classes too, whether these are served yet or not: what another class has
+    /// written about hardware that both list counts as much. Values may be of any kind.
+    async fn load_all(&self) -> Result<Vec<LedgerEntry>, ProviderError> {
+        self.load().await
+    }
+
     /// Writes an entry, in place of what stood under its key.
     async fn store(&self, entry: &LedgerEntry) -> Result<(), ProviderError>;
 

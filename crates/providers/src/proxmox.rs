@@ -20,9 +20,11 @@ mod look;
 mod make;
 pub mod mark;
 mod memory;
+mod place;
 pub mod refusal;
 mod remove;
 pub mod settings;
+mod shared;
 pub mod types;
 
 use std::collections::BTreeMap;
@@ -45,6 +47,7 @@ use self::look::Site;
 use self::mark::Mark;
 use self::memory::{Memory, Turns};
 use self::settings::Size;
+pub use self::shared::{Clusters, PER_HOST, PER_STORAGE};
 use crate::http::{Endpoint, Http};
 use crate::{
     LaunchRequest, Machine, MachineId, MachineState, NodeLink, Owner, Provider, ProviderError,
@@ -239,8 +242,7 @@ pub struct Proxmox {
     settings: String,
     site: AsyncMutex<Option<Site>>,
     memory: Mutex<Memory>,
-    /// Held while host and number of a machine are chosen.
-    placing: AsyncMutex<()>,
+    clusters: Arc<Clusters>,
     turns: Turns,
 }
 
@@ -255,10 +257,19 @@ impl Proxmox {
             settings: settings::fingerprint(&options),
             site: AsyncMutex::new(None),
             memory: Mutex::default(),
-            placing: AsyncMutex::default(),
+            clusters: Arc::default(),
             turns: Turns::default(),
             options,
         })
+    }
+
+    /// The same beside all other classes of the process, which may choose hosts of this cluster at the same moment.
+    #[must_use]
+    pub fn beside(self, clusters: &Arc<Clusters>) -> Self {
+        Proxmox {
+            clusters: Arc::clone(clusters),
+            ..self
+        }
     }
 
     fn now(&self) -> Timestamp {
@@ -376,6 +387,10 @@ impl Provider for Proxmox {
             launch: self.options.registration_timeout,
             registration: self.options.registration_timeout,
         }
+    }
+
+    fn credential(&self) -> Option<Name> {
+        Some(format!("proxmox/{}", self.options.api).into())
     }
 
     fn repair_policies(&self) -> &[RepairPolicy] {

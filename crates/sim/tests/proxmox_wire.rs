@@ -1,159 +1,21 @@
-//! The Proxmox provider against the simulated cluster: what goes wrong there, one thing at a time and all at once.
+//! The Proxmox provider against the simulated cluster: what goes wrong there, one thing at a time.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
     reason = "helpers of tests fail as tests do"
 )]
 
+#[path = "proxmox/world.rs"]
+mod world;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use jiff::Timestamp;
-use joiner_core::money::Money;
-use joiner_core::name::Labels;
-use joiner_core::plan::Purchase;
-use joiner_core::problem::CapacityType;
-use joiner_core::resources::{CPU, MEMORY, Resources};
-use joiner_embedded::clock::Clock;
-use joiner_embedded::cluster::kubelet::NodeSpec;
-use joiner_providers::http::{Endpoint, Http};
-use joiner_providers::proxmox::{ApiToken, IdRange, Interface, Proxmox, ProxmoxOptions, Template};
-use joiner_providers::{
-    LaunchRequest, Machine, MachineId, MachineState, Owner, Provider, ProviderError, Uid,
-};
-use joiner_sim::clouds::proxmox::{CallFault, ProxmoxCloud, ProxmoxCloudOptions};
-use joiner_sim::clouds::sim::Rack;
-
-#[derive(Default)]
-struct Booted(Mutex<Vec<NodeSpec>>);
-
-impl Rack for Booted {
-    fn boot(&self, spec: NodeSpec) {
-        self.0.lock().unwrap().push(spec);
-    }
-    fn kill(&self, _: &str) {}
-}
-
-struct World {
-    cloud: ProxmoxCloud,
-    provider: Proxmox,
-    nodes: Arc<Booted>,
-    clock: Clock,
-}
-
-fn class(ids: IdRange) -> ProxmoxOptions {
-    let owner = Owner {
-        cluster: "cluster-1".into(),
-        family: "karpenter".into(),
-    };
-    let token = ApiToken {
-        id: "joiner@pve!sim".to_owned(),
-        secret: "sim-token-secret".into(),
-    };
-    let api = Endpoint::parse("https://pve.example.com:8006/api2/json", &[]).unwrap();
-    let mut options = ProxmoxOptions::new(owner, api, Arc::new(token), ids, "joiner");
-    options.interfaces.push(Interface {
-        name: "net0".to_owned(),
-        model: "virtio".to_owned(),
-        bridge: "vmbr0".to_owned(),
-        vlan: None,
-        mac_prefix: Some("02:00:00".to_owned()),
-    });
-    options
-}
-
-const IDS: IdRange = IdRange {
-    first: 1250,
-    last: 1300,
-};
-
-impl World {
-    fn open(change: impl FnOnce(&mut ProxmoxOptions, &mut ProxmoxCloudOptions)) -> Self {
-        let clock = Clock::virtual_time();
-        let (mut options, mut there) = (class(IDS), ProxmoxCloudOptions::of_hosts(3));
-        change(&mut options, &mut there);
-        let nodes = Arc::new(Booted::default());
-        let cloud = ProxmoxCloud::new(there, clock.clone(), Arc::clone(&nodes) as Arc<dyn Rack>);
-        let runner = cloud.clone();
-        tokio::spawn(async move { runner.run().await });
-        let provider = World::provider(&cloud, options, &clock);
-        World {
-            cloud,
-            provider,
-            nodes,
-            clock,
-        }
-    }
-
-    fn provider(cloud: &ProxmoxCloud, options: ProxmoxOptions, clock: &Clock) -> Proxmox {
-        let clock = clock.clone();
-        let now: Arc<dyn Fn() -> Timestamp + Send + Sync> = Arc::new(move || clock.now());
-        Proxmox::new(Http::new(cloud.router()), options, now).unwrap()
-    }
-
-    /// The same class after a crash: everything that was remembered is lost.
-    fn restart(&mut self, options: ProxmoxOptions) {
-        self.provider = World::provider(&self.cloud, options, &self.clock);
-    }
-
-    async fn until_running(&self, id: &MachineId) -> Machine {
-        for _ in 0..120 {
-            let machine = self.provider.get(id).await.unwrap();
-            if machine.state == MachineState::Running {
-                return machine;
-            }
-            seconds(2).await;
-        }
-        panic!("{id} does not run: {:?}", self.provider.get(id).await);
-    }
-
-    async fn until_gone(&self, id: &MachineId) {
-        for _ in 0..120 {
-            if let Err(ProviderError::NotFound(_)) = self.provider.terminate(id).await {
-                return;
-            }
-            seconds(5).await;
-        }
-        panic!("{id} does not go: {:?}", self.provider.terminate(id).await);
-    }
-}
-
-fn order(uid: u32) -> LaunchRequest {
-    LaunchRequest {
-        uid: Uid(format!("0b5cbbe1-0000-4000-8000-{uid:012}").into()),
-        name: format!("node-{uid}").into(),
-        purchase: Purchase {
-            catalog: "proxmox".into(),
-            instance_type: "proxmox-16".into(),
-            zone: "pve1".into(),
-            capacity_type: CapacityType::OnDemand,
-            reservation: None,
-            host: Some("pve1".into()),
-            price: Money::ZERO,
-        },
-        capacity: Resources::new().with(CPU, 2000).with(MEMORY, 4 << 30),
-        labels: Labels::new(),
-        taints: Vec::new(),
-        startup_taints: Vec::new(),
-        max_price: None,
-    }
-}
-
-fn anywhere(uid: u32) -> LaunchRequest {
-    let mut order = order(uid);
-    order.purchase.zone = "".into();
-    order.purchase.host = None;
-    order
-}
-
-fn number(machine: &Machine) -> u32 {
-    machine.id.0.split('/').nth(4).unwrap().parse().unwrap()
-}
-
-async fn seconds(count: u64) {
-    tokio::time::sleep(Duration::from_secs(count)).await;
-}
+use joiner_core::resources::MEMORY;
+use joiner_providers::proxmox::{IdRange, Template};
+use joiner_providers::{LaunchRequest, MachineState, Provider, ProviderError, Uid};
+use joiner_sim::clouds::proxmox::CallFault;
+use world::{IDS, World, anywhere, class, number, order, seconds};
 
 #[tokio::test(start_paused = true)]
 async fn a_netboot_machine_becomes_a_node_with_the_uuid_of_its_object() {
@@ -619,149 +481,176 @@ async fn settings_that_no_host_can_meet_are_told_and_healed_by_mending_them() {
     );
 }
 
-/// Everything that the page of failures lists, as calls and tasks that go wrong.
-fn break_something(cloud: &ProxmoxCloud, round: u32) {
-    let refused = |status: u16, text: &str| CallFault::Refused(status, text.to_owned());
-    let lock = "can't lock file '/var/lock/qemu-server/lock-N.conf' - got timeout";
-    match round % 17 {
-        0 => cloud.fail("POST /nodes/", CallFault::Lost, 1),
-        1 => cloud.fail("DELETE /nodes/", CallFault::Lost, 1),
-        2 => cloud.fail("PUT /nodes/", CallFault::Lost, 1),
-        3 => cloud.fail("POST /nodes/", refused(500, lock), 1),
-        4 => cloud.fail("DELETE /nodes/", refused(500, lock), 1),
-        5 => cloud.fail(
-            "POST /nodes/",
-            refused(500, "got no worker upid - start worker failed"),
-            1,
-        ),
-        6 => cloud.fail("POST /nodes/", refused(595, "No route to host"), 1),
-        7 => cloud.fail("GET /nodes/", refused(599, "Connection timed out"), 1),
-        8 => cloud.fail_task(
-            "qmcreate",
-            "cfs-lock 'storage-ceph' error: got lock request timeout",
-            1,
-        ),
-        9 => cloud.fail_task("qmcreate", "zfs error: cannot create 'x': out of space", 1),
-        10 => cloud.fail_task("qmstart", "start failed: QEMU exited with code 1", 1),
-        11 => cloud.fail_task("qmstop", "VM is locked (backup)", 1),
-        12 => cloud.fail_task("qmdestroy", lock, 1),
-        13 => cloud.fail(
-            "POST /nodes/",
-            refused(
-                500,
-                "unable to create VM 1 - VM 1 already exists on node 'pve2'",
-            ),
-            1,
-        ),
-        14 => cloud.set_quorum(false),
-        15 => cloud.fail("GET /cluster/resources", refused(596, "Broken pipe"), 1),
-        _ => {}
+fn copying() -> Template {
+    Template {
+        name: "debian".to_owned(),
+        storage: None,
+        linked: false,
+        disk_gib: None,
+    }
+}
+
+const TEMPLATE: [(&str, &str); 4] = [
+    ("name", "debian"),
+    ("template", "1"),
+    ("scsi0", "ceph:8"),
+    ("boot", "order=scsi0"),
+];
+const LOCK: &str = "can't lock file '/var/lock/pve-manager/pve-storage-local-zfs' - got timeout";
+
+#[tokio::test(start_paused = true)]
+async fn copies_that_are_asked_for_at_once_wait_for_their_turn_at_the_storage() {
+    // Two at a time get the lock in time; the third does not.
+    let world = World::open(|options, there| {
+        options.template = Some(copying());
+        there.makes_at_once = Some(2);
+    });
+    world.cloud.plant(9000, "pve1", &TEMPLATE, false);
+    let lives = (0..6).map(|uid| {
+        let (world, order) = (&world, order(uid));
+        async move {
+            for _ in 0..100 {
+                match world.provider.launch(&order).await {
+                    Ok(machine) => return world.until_running(&machine.id).await,
+                    Err(error) => {
+                        assert_eq!(error.kind(), "transient", "{error}");
+                        assert!(error.to_string().contains("are being made on"), "{error}");
+                        seconds(5).await;
+                    }
+                }
+            }
+            panic!("machine {uid} is never made");
+        }
+    });
+    let machines = futures::future::join_all(lives).await;
+    assert_eq!(machines.len(), 6);
+    let said = world.cloud.said();
+    assert!(said.is_empty(), "no lock was asked for in vain: {said:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_is_not_to_be_had_in_time_delays_a_machine_and_does_not_replace_it() {
+    for template in [None, Some(copying())] {
+        let kind = if template.is_some() {
+            "qmclone"
+        } else {
+            "qmcreate"
+        };
+        let world = World::open(|options, there| {
+            options.template = template;
+            // Longer than a launch waits: how it ends is read later.
+            there.creates_within = Duration::from_secs(30);
+        });
+        world.cloud.plant(9000, "pve1", &TEMPLATE, false);
+        world.cloud.fail_task(kind, LOCK, 3);
+        let machine = world.provider.launch(&order(1)).await.unwrap();
+        let mut waited = 0;
+        for _ in 0..200 {
+            let shown = world.provider.get(&machine.id).await.unwrap();
+            assert_eq!(shown.id, machine.id);
+            let MachineState::Pending(said) = shown.state else {
+                assert_eq!(shown.state, MachineState::Running, "{kind}");
+                break;
+            };
+            if said.contains("is made again soon") {
+                waited += 1;
+                // It is on its way still, although there is nothing of it in the cluster.
+                let listed = world.provider.list().await.unwrap();
+                assert_eq!(listed.len(), 1, "{kind}");
+                let found = world.provider.find(&order(1).uid).await.unwrap();
+                assert_eq!(found.id, machine.id);
+            }
+            seconds(2).await;
+        }
+        // Five, ten and twenty seconds.
+        assert!((12..=18).contains(&waited), "{kind}: {waited}");
+        world.until_running(&machine.id).await;
+        let made = world.cloud.machines();
+        assert_eq!(made.len(), 2, "one machine beside the template: {kind}");
+        assert_eq!(world.provider.list().await.unwrap().len(), 1);
     }
 }
 
 #[tokio::test(start_paused = true)]
-#[expect(clippy::too_many_lines, reason = "one story")]
-async fn five_hundred_rounds_of_failures_leave_no_machine_and_touch_no_stranger() {
-    let mut world = World::open(|options, there| {
-        options.ids = IdRange {
-            first: 1250,
-            last: 1270,
-        };
-        there.creates_within = Duration::from_secs(1);
+async fn a_machine_that_waits_to_be_made_again_is_gone_when_it_is_not_wanted_any_more() {
+    let world = World::open(|_, there| there.creates_within = Duration::from_secs(30));
+    world.cloud.fail_task("qmcreate", LOCK, 9);
+    let machine = world.provider.launch(&order(1)).await.unwrap();
+    seconds(20).await;
+    let shown = world.provider.get(&machine.id).await.unwrap();
+    assert!(matches!(shown.state, MachineState::Pending(_)), "{shown:?}");
+    let error = world.provider.terminate(&machine.id).await.unwrap_err();
+    assert_eq!(error.kind(), "not_found", "{error}");
+    assert!(world.provider.list().await.unwrap().is_empty());
+    seconds(120).await;
+    let error = world.provider.get(&machine.id).await.unwrap_err();
+    assert_eq!(error.kind(), "not_found", "{error}");
+    assert!(world.cloud.machines().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn classes_of_two_families_that_buy_in_the_same_instant_sell_no_host_twice() {
+    let world = World::open(|_, _| {});
+    let mut options = class(IdRange {
+        first: 2000,
+        last: 2100,
     });
-    let class = || {
-        let mut options = class(IDS);
-        options.ids = IdRange {
-            first: 1250,
-            last: 1270,
-        };
-        options
+    options.owner.family = "nodesmith".into();
+    options.tag = "kubenodesmith-managed".to_owned();
+    let other = world.class(options);
+    let orders = |from: u32| {
+        (from..from + 40)
+            .map(anywhere)
+            .collect::<Vec<LaunchRequest>>()
     };
-    let strangers: Vec<u32> = vec![1251, 1260, 1266, 9000];
-    for vmid in &strangers {
-        let config = [
-            ("name", "stranger"),
-            ("tags", "joiner;theirs"),
-            ("memory", "2048"),
-        ];
-        world.cloud.plant(*vmid, "pve2", &config, true);
+    let (ours, theirs) = (orders(0), orders(100));
+    let answers =
+        futures::future::join(world.provider.launch_all(&ours), other.launch_all(&theirs)).await;
+    let made = |answers: &[Result<_, ProviderError>]| answers.iter().flatten().count();
+    let made = made(&answers.0) + made(&answers.1);
+    // Three hosts with 62 GiB for machines of 4 GiB.
+    for (host, bytes) in world.cloud.most_sold() {
+        assert!(bytes <= 62 << 30, "{host} was sold {} GiB", bytes >> 30);
     }
-    let mut made = 0;
-    for round in 0..500_u32 {
-        break_something(&world.cloud, round);
-        let order = anywhere(round);
-        let mut bought = None;
-        for attempt in 0..40 {
-            match world.provider.launch(&order).await {
-                Ok(machine) => {
-                    bought = Some(machine);
-                    break;
-                }
-                Err(error) => {
-                    assert!(error.passes(), "round {round}: {error}");
-                    if attempt == 1 {
-                        world.cloud.set_quorum(true);
-                    }
-                    seconds(5).await;
-                }
-            }
-        }
-        world.cloud.set_quorum(true);
-        if round % 5 == 0 {
-            // The process dies, and another one goes on.
-            world.restart(class());
-        }
-        if let Some(machine) = &bought {
-            made += 1;
-            for _ in 0..20 {
-                match world.provider.get(&machine.id).await {
-                    Ok(found)
-                        if matches!(
-                            found.state,
-                            MachineState::Running | MachineState::Failed(_)
-                        ) =>
-                    {
-                        break;
-                    }
-                    Err(ProviderError::NotFound(_)) => break,
-                    _ => seconds(3).await,
-                }
-            }
-            if round % 7 == 0 {
-                world.cloud.migrate(number(machine), "pve3");
-            }
-            if round % 11 == 0 {
-                world.cloud.set_lock(number(machine), Some("backup"));
-                let _ = world.provider.terminate(&machine.id).await;
-                seconds(10).await;
-                world.cloud.set_lock(number(machine), None);
-            }
-        }
-        // What is ours by its mark goes, known or not: a launch whose answer was lost for good is found here.
-        for _ in 0..60 {
-            let Ok(listed) = world.provider.list().await else {
-                seconds(5).await;
-                continue;
-            };
-            if listed.is_empty() {
-                break;
-            }
-            for machine in listed {
-                let _ = world.provider.terminate(&machine.id).await;
-            }
-            seconds(5).await;
-        }
-        let left: Vec<u32> = world.cloud.machines().keys().copied().collect();
-        assert_eq!(left, strangers, "round {round}");
-        world.cloud.forgive();
-    }
-    assert!(made > 450, "{made}");
-    let touched: BTreeSet<u32> = world.cloud.touched().into_iter().collect();
-    assert!(
-        strangers.iter().all(|vmid| !touched.contains(vmid)),
-        "{touched:?}"
-    );
-    for (vmid, vm) in world.cloud.machines() {
-        assert!(vm.running && vm.config["name"] == "stranger", "{vmid}");
-    }
+    assert!(made <= 45, "{made}");
+    assert_eq!(world.cloud.machines().len(), made);
+    assert!(made >= 40, "and little is wasted: {made}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_disk_that_cannot_be_grown_ends_the_machine_so_that_another_host_has_its_turn() {
+    let world = World::open(|options, _| {
+        options.template = Some(Template {
+            disk_gib: Some(32),
+            ..copying()
+        });
+    });
+    world.cloud.plant(9000, "pve1", &TEMPLATE, false);
+    let full = "lvcreate 'pve/vm-1250-disk-0' error: insufficient free space";
+    world.cloud.fail_task("resize", full, 1);
+    let machine = world.provider.launch(&order(1)).await.unwrap();
+    seconds(45).await;
+    let shown = world.provider.get(&machine.id).await.unwrap();
+    let MachineState::Failed(said) = &shown.state else {
+        panic!("{shown:?}")
+    };
+    assert!(said.contains("insufficient free space"), "{said}");
+    world.until_gone(&machine.id).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_may_still_take_effect_keeps_its_number_through_refusals() {
+    let world = World::open(|_, _| {});
+    let late = CallFault::Late(599, Duration::from_mins(1));
+    world.cloud.fail("POST /nodes/*/qemu", late, 1);
+    let error = world.provider.launch(&order(1)).await.unwrap_err();
+    assert!(error.passes(), "{error}");
+    let busy = CallFault::Refused(500, "got no worker upid - start worker failed".to_owned());
+    world.cloud.fail("POST /nodes/*/qemu", busy, 1);
+    let error = world.provider.launch(&order(1)).await.unwrap_err();
+    assert!(error.passes(), "{error}");
+    let machine = world.provider.launch(&order(1)).await.unwrap();
+    world.until_running(&machine.id).await;
+    seconds(120).await;
+    assert_eq!(world.cloud.machines().len(), 1, "there is no twin");
 }

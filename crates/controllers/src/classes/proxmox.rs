@@ -11,7 +11,8 @@ use joiner_core::money::Money;
 use joiner_core::problem::{Catalog, UnitPrices};
 use joiner_providers::http::{Endpoint, Http, Reach};
 use joiner_providers::proxmox::{
-    ApiToken, Clock, Credentials, IdRange, Interface, Proxmox, ProxmoxOptions, Sizes, Template,
+    ApiToken, Clock, Clusters, Credentials, IdRange, Interface, Proxmox, ProxmoxOptions, Sizes,
+    Template,
 };
 use joiner_providers::{Provider, ProviderError};
 use serde_json::{Value, json};
@@ -77,12 +78,14 @@ pub struct Terms<'a> {
     pub registration_timeout: Duration,
 }
 
-/// Makes providers out of Proxmox settings.
+/// Makes providers out of Proxmox settings. One for the whole process: it keeps classes from selling one host twice.
 #[derive(Clone)]
 pub struct ProxmoxClasses {
     secrets: Arc<dyn Secrets>,
     namespace: String,
     clock: Clock,
+    /// What is promised at the hosts of each cluster, whichever class or family buys there.
+    clusters: Arc<Clusters>,
     simulated: Option<Http>,
 }
 
@@ -93,6 +96,7 @@ impl ProxmoxClasses {
             secrets,
             namespace: namespace.to_owned(),
             clock,
+            clusters: Arc::default(),
             simulated: None,
         }
     }
@@ -144,9 +148,8 @@ impl ProxmoxClasses {
         let mut options = Self::options(terms, site, Arc::new(credentials))?;
         options.accepts_any_certificate = unverified;
         let provider = Proxmox::new(http, options, Clock::clone(&self.clock));
-        Ok(Arc::new(
-            provider.map_err(|error| within(terms.field, error))?,
-        ))
+        let provider = provider.map_err(|error| within(terms.field, error))?;
+        Ok(Arc::new(provider.beside(&self.clusters)))
     }
 
     fn http(&self, field: &str, tls: Tls, unverified: bool) -> Result<Http, ProviderError> {

@@ -73,6 +73,20 @@ impl ConfigMapLedger {
     fn name(&self, key: &str) -> String {
         format!("joiner-ledger-{}", digest(&format!("{}/{key}", self.class)))
     }
+
+    /// The entries with these labels.
+    async fn select(&self, labels: &str) -> Result<Vec<LedgerEntry>, ProviderError> {
+        let selected = ListParams::default().labels(labels);
+        let all = self.api.list(&selected).await.map_err(transient)?;
+        let read = all.into_iter().filter_map(|map| {
+            let mut data = map.data?;
+            Some(LedgerEntry {
+                key: data.remove(KEY)?.into(),
+                value: data.remove(VALUE)?,
+            })
+        });
+        Ok(read.collect())
+    }
 }
 
 #[async_trait]
@@ -82,16 +96,11 @@ impl Ledger for ConfigMapLedger {
     }
 
     async fn load(&self) -> Result<Vec<LedgerEntry>, ProviderError> {
-        let own = ListParams::default().labels(&format!("{CLASS}={}", self.class));
-        let all = self.api.list(&own).await.map_err(transient)?;
-        let read = all.into_iter().filter_map(|map| {
-            let mut data = map.data?;
-            Some(LedgerEntry {
-                key: data.remove(KEY)?.into(),
-                value: data.remove(VALUE)?,
-            })
-        });
-        Ok(read.collect())
+        self.select(&format!("{CLASS}={}", self.class)).await
+    }
+
+    async fn load_all(&self) -> Result<Vec<LedgerEntry>, ProviderError> {
+        self.select(CLASS).await
     }
 
     async fn store(&self, entry: &LedgerEntry) -> Result<(), ProviderError> {

@@ -17,7 +17,7 @@ use joiner_controllers::dialect::{ClassFactory, Dialect};
 use joiner_controllers::edge::clients::{Clients, Fence};
 use joiner_controllers::edge::clock::Clock;
 use joiner_controllers::edge::lease::LeaseOptions;
-use joiner_controllers::edge::ledger::MemoryLedgers;
+use joiner_controllers::edge::ledger::{ConfigMapLedgers, MemoryLedgers};
 use joiner_controllers::edge::metrics::Invariant;
 use joiner_controllers::{Decide, Engine, EngineOptions, Settings};
 use joiner_embedded::api::Local;
@@ -41,6 +41,8 @@ pub struct Stage {
     pub decide: Option<Arc<dyn Decide>>,
     /// What a pod asks for beside its processor.
     pub memory: &'static str,
+    /// Whether ledgers outlive the process, as they do in a real cluster.
+    pub durable: bool,
 }
 
 impl Stage {
@@ -64,6 +66,7 @@ impl Stage {
             settings,
             decide,
             memory,
+            durable: false,
         }
     }
 
@@ -78,7 +81,11 @@ impl Stage {
         Engine::start(
             EngineOptions {
                 cluster: "cluster".into(),
-                ledgers: Arc::new(MemoryLedgers),
+                ledgers: if self.durable {
+                    Arc::new(ConfigMapLedgers::new(clients.clone(), "kube-system"))
+                } else {
+                    Arc::new(MemoryLedgers)
+                },
                 dialects: dialects(&clients),
                 classes,
                 clock: Arc::new(StageClock(self.api().clock().clone())),

@@ -1,6 +1,6 @@
 //! What `make deploy` installs: accepted by a real API server, and enough for Joiner to work under its own account.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -60,19 +60,6 @@ async fn a_real_server_accepts_everything_that_is_deployed() {
     );
 }
 
-/// A kubeconfig for the account of the deployment.
-async fn account(world: &World, directory: &Path) -> PathBuf {
-    let token = ["create", "token", "joiner", "--namespace", HOME];
-    let token = world.plane().kubectl(token).await.unwrap();
-    let administrator = std::fs::read_to_string(world.plane().kubeconfig()).unwrap();
-    let mut config: Value = serde_json::from_str(&administrator).unwrap();
-    config["users"][0]["user"] = json!({"token": token.trim()});
-    config["contexts"][0]["context"]["namespace"] = json!(HOME);
-    let file = directory.join("account.kubeconfig");
-    std::fs::write(&file, config.to_string()).unwrap();
-    file
-}
-
 async fn the_account_of_the_deployment_is_enough_for_a_whole_life_of_nodes() {
     let world = World::start().await;
     deploy(&world).await;
@@ -86,8 +73,8 @@ async fn the_account_of_the_deployment_is_enough_for_a_whole_life_of_nodes() {
         .pool(json!({"spec": {"disruption": {"consolidateAfter": "0s"}}}))
         .await;
     let directory = tempfile::tempdir().unwrap();
-    let kubeconfig = account(&world, directory.path()).await;
-    world.join_as("joiner", &kubeconfig, HOME);
+    let kubeconfig = world.account(directory.path(), "joiner", HOME).await;
+    world.join_as("joiner", &kubeconfig, HOME, &[]);
     story.deploy("web", 5, "500m", json!({})).await;
     story.runs("web", 5).await;
     story.scale("web", 0).await;

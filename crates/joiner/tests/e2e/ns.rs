@@ -1,20 +1,27 @@
 //! KubeNodeSmith's promises, each under its id: the real binary on a real control plane in mock mode, where every
 //! `NodeSmithProvider` is a simulated Proxmox cluster or a rack of simulated BMCs.
 
+mod forge;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use joiner_testing::Seen;
+use joiner_testing::{Program, Seen};
 use serde_json::{Value, json};
 
-use crate::harness::{World, is_true, label, merge, paths, tests, text};
+use self::forge::{
+    DEPLOYED, Forge, GROUP, HOME, LIMIT, boot, claims, condition, config, machines, powered,
+    running, within,
+};
+use crate::harness::{World, is_true, label, paths, tests, text};
 
 tests![
     ns_01_the_manifests_of_the_document_are_taken_as_they_stand,
     ns_02_only_pools_that_a_control_plane_names_are_managed,
     ns_03_a_pod_leads_to_a_claim_a_machine_and_a_node,
     ns_04_limits_hold_at_every_instant_and_the_least_is_kept_up,
+    ns_04_limits_on_cores_and_memory_hold_while_several_claims_are_on_their_way,
     ns_05_windows_up_and_down_are_waited_for,
     ns_06_nodes_carry_the_labels_of_template_and_pool,
     ns_08_a_secret_that_is_missing_is_named_and_healed_by_itself,
@@ -22,171 +29,10 @@ tests![
     ns_10_a_deleted_claim_is_cordoned_drained_and_deprovisioned,
     ns_11_bare_metal_is_powered_on_and_off_for_a_pool,
     ns_12_what_make_deploy_installs_is_where_the_document_has_it,
+    ns_12_the_account_of_the_deployment_suffices_for_a_whole_life_of_nodes,
     ns_13_the_sample_workload_leads_to_a_node_and_its_deletion_to_its_removal,
     ns_14_pods_that_come_together_share_machines,
 ];
-
-const HOME: &str = "kubenodesmith";
-const GROUP: &str = "/apis/kubenodesmith.parawell.cloud/v1alpha1";
-/// How long anything may take; a loaded machine is slow.
-const LIMIT: Duration = Duration::from_mins(4);
-
-fn config(path: &str) -> String {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config");
-    root.join(path).display().to_string()
-}
-
-/// Options of machines that boot so.
-fn boot(order: &str) -> Value {
-    json!([{"name": "boot", "value": order}, {"name": "sockets", "value": 1}])
-}
-
-/// A cluster whose Joiner serves KubeNodeSmith's kinds in mock mode, with the namespace and the Secret of the document.
-struct Forge {
-    world: Arc<World>,
-}
-
-impl Forge {
-    async fn start() -> Self {
-        let world = World::start().await;
-        let mock = ["--dialect=nodesmith", "--mock-mode", "--leader-elect=false"];
-        world.join_with("mock", &mock.map(str::to_owned));
-        let namespace =
-            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HOME}});
-        world.create("", &namespace).await;
-        Forge { world }
-    }
-
-    async fn secret(&self) {
-        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "proxmox-api-secret"},
-            "stringData": {"PROXMOX_TOKEN_ID": "joiner@pve!sim", "PROXMOX_SECRET": "sim-token-secret"}});
-        self.world.create(HOME, &secret).await;
-    }
-
-    async fn create(&self, kind: &str, name: &str, spec: Value) {
-        let object = json!({"apiVersion": "kubenodesmith.parawell.cloud/v1alpha1", "kind": kind,
-            "metadata": {"name": name}, "spec": spec});
-        self.world.create(HOME, &object).await;
-    }
-
-    /// The document's provider, on all hosts of the simulated cluster.
-    async fn provider(&self) {
-        self.provider_booting("order=net0").await;
-    }
-
-    async fn provider_booting(&self, order: &str) {
-        let spec = json!({
-            "type": "proxmox",
-            "credentialsSecretRef": {"name": "proxmox-api-secret"},
-            "proxmox": {
-                "endpoint": "https://10.0.4.30:8006/api2/json",
-                "vmIDRange": {"lower": 1250, "upper": 1300},
-                "managedNodeTag": "kubenodesmith-managed",
-                "networkInterfaces": [{"name": "net0", "model": "virtio", "bridge": "vmbr0", "macPrefix": "02:00:00"}],
-                "vmOptions": boot(order),
-            },
-        });
-        self.create("NodeSmithProvider", "proxmox-production", spec)
-            .await;
-    }
-
-    async fn plane(&self, pools: &[&str]) {
-        self.create(
-            "NodeSmithControlPlane",
-            "kubenodesmith",
-            json!({ "pools": pools }),
-        )
-        .await;
-    }
-
-    async fn pool(&self, name: &str, change: Value) {
-        let mut spec = json!({
-            "providerRef": "proxmox-production",
-            "limits": {"minNodes": 0, "maxNodes": 0, "cpuCores": 0, "memoryMiB": 0},
-            "machineTemplate": {"labels": {"node-role.kubernetes.io/worker": ""}},
-            "scaleDown": {"stabilizationWindow": "3s"},
-        });
-        merge(&mut spec, change);
-        self.create("NodeSmithPool", name, spec).await;
-    }
-
-    /// Everything that a pool needs, and the pool.
-    async fn ready(change: Value) -> Self {
-        let forge = Self::start().await;
-        forge.secret().await;
-        forge.provider().await;
-        forge.plane(&["small"]).await;
-        forge.pool("small", change).await;
-        forge
-    }
-
-    async fn deploy(&self, app: &str, replicas: u32, cpu: &str) {
-        let template = json!({"metadata": {"labels": {"app": app}}, "spec": {
-            "terminationGracePeriodSeconds": 1, "containers": [{
-            "name": "main", "image": "none", "resources": {"requests": {"cpu": cpu, "memory": "512Mi"}}}]}});
-        let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": app},
-            "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": app}}, "template": template}});
-        self.world.create("default", &deployment).await;
-    }
-
-    async fn undeploy(&self, app: &str) {
-        let path = format!("/apis/apps/v1/namespaces/default/deployments/{app}");
-        self.world.delete(&path).await;
-    }
-
-    async fn get(&self, plural: &str, name: &str) -> Value {
-        let path = format!("{GROUP}/namespaces/{HOME}/{plural}/{name}");
-        self.world.get(&path).await.unwrap_or_default()
-    }
-
-    async fn until(&self, what: &str, holds: impl FnMut(&Seen) -> bool) -> Seen {
-        if !self.world.mirror().until(LIMIT, holds).await {
-            let seen = self.world.mirror().seen();
-            let claims: Vec<String> = seen
-                .list(paths::SMITH_CLAIMS)
-                .map(|one| format!("{} {}", one["metadata"]["name"], one["status"]))
-                .collect();
-            let pools: Vec<String> = seen
-                .list(paths::SMITH_POOLS)
-                .map(|one| one["status"].to_string())
-                .collect();
-            let logs = self.world.logs(60);
-            panic!("{LIMIT:?} passed and still not: {what}\n{claims:#?}\n{pools:#?}\n{logs}");
-        }
-        self.world.mirror().seen()
-    }
-}
-
-fn running(seen: &Seen) -> usize {
-    let ready = |pod: &&Arc<Value>| {
-        pod["metadata"]["namespace"] == "default"
-            && pod["metadata"]["deletionTimestamp"].is_null()
-            && is_true(pod, "Ready")
-    };
-    seen.list(paths::PODS).filter(ready).count()
-}
-
-fn claims(seen: &Seen) -> Vec<Arc<Value>> {
-    seen.list(paths::SMITH_CLAIMS).cloned().collect()
-}
-
-/// Numbers of the machines that the simulated cluster has of ours.
-fn machines(seen: &Seen) -> usize {
-    let mut maps = seen.list(paths::CONFIG_MAPS);
-    let map = maps.find(|map| text(map, "/metadata/name") == "joiner-mock-proxmox");
-    map.map_or(0, |map| {
-        text(map, "/data/machines.json")
-            .matches("kubenodesmith-managed")
-            .count()
-    })
-}
-
-fn condition(object: &Value, kind: &str) -> (String, String) {
-    let all = object["status"]["conditions"].as_array();
-    let one = all.into_iter().flatten().find(|one| one["type"] == kind);
-    let said = |key: &str| one.map(|one| text(one, key).to_owned()).unwrap_or_default();
-    (said("/reason"), said("/message"))
-}
 
 async fn ns_01_the_manifests_of_the_document_are_taken_as_they_stand() {
     let forge = Forge::start().await;
@@ -276,15 +122,12 @@ async fn ns_03_a_pod_leads_to_a_claim_a_machine_and_a_node() {
 
 async fn ns_04_limits_hold_at_every_instant_and_the_least_is_kept_up() {
     let limits =
-        json!({"limits": {"minNodes": 1, "maxNodes": 2, "cpuCores": 0, "memoryMiB": 16384}});
+        json!({"limits": {"minNodes": 1, "maxNodes": 2, "cpuCores": 64, "memoryMiB": 16384}});
     let forge = Forge::ready(limits).await;
-    let watch = forge.world.mirror().always("limits hold", |seen| {
-        let all = claims(seen);
-        let memory = all
-            .iter()
-            .filter_map(|one| one["spec"]["requirements"]["memoryMiB"].as_i64());
-        all.len() <= 2 && memory.sum::<i64>() <= 16384
-    });
+    let watch = forge
+        .world
+        .mirror()
+        .always("limits hold", |seen| within(seen, [2, 64, 16384]));
     forge
         .until("one node is there without pods", |seen| {
             seen.list(paths::NODES).count() == 1
@@ -307,6 +150,37 @@ async fn ns_04_limits_hold_at_every_instant_and_the_least_is_kept_up() {
         .await;
     tokio::time::sleep(Duration::from_secs(20)).await;
     assert_eq!(claims(&forge.world.mirror().seen()).len(), 1);
+    watch.check();
+}
+
+async fn ns_04_limits_on_cores_and_memory_hold_while_several_claims_are_on_their_way() {
+    let limits =
+        json!({"limits": {"minNodes": 0, "maxNodes": 8, "cpuCores": 12, "memoryMiB": 32768}});
+    let forge = Forge::ready(limits).await;
+    let watch = forge
+        .world
+        .mirror()
+        .always("limits hold", |seen| within(seen, [8, 12, 32768]));
+    forge.deploy_apart("web", 12, "1900m").await;
+    forge
+        .until("several are on their way at once", |seen| {
+            let begun = |one: &&Arc<Value>| !is_true(one, "Registered");
+            claims(seen).iter().filter(begun).count() >= 3
+        })
+        .await;
+    let seen = forge
+        .until("what fits runs", |seen| {
+            running(seen) >= 4 && claims(seen).iter().all(|one| is_true(one, "Ready"))
+        })
+        .await;
+    assert!(running(&seen) < 12);
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    let pool = forge.get("nodesmithpools", "small").await;
+    assert_eq!(
+        condition(&pool, "Available").0,
+        "ResourceLimitReached",
+        "{pool:#}"
+    );
     watch.check();
 }
 
@@ -449,7 +323,9 @@ async fn ns_11_bare_metal_is_powered_on_and_off_for_a_pool() {
     forge.pool("metal", json!({"providerRef": "rack-a"})).await;
     forge.deploy("web", 2, "5").await;
     let seen = forge
-        .until("both pods run", |seen| running(seen) == 2)
+        .until("both pods run on hosts that are on", |seen| {
+            running(seen) == 2 && powered(seen) == ["10.0.9.11", "10.0.9.12"]
+        })
         .await;
     for claim in claims(&seen) {
         let id = text(&claim, "/status/providerID");
@@ -461,23 +337,51 @@ async fn ns_11_bare_metal_is_powered_on_and_off_for_a_pool() {
             claims(seen).is_empty() && seen.list(paths::NODES).count() == 0
         })
         .await;
+    forge
+        .until("their power is off and no claim on them is left", |seen| {
+            let mut maps = seen.list(paths::CONFIG_MAPS);
+            let claimed = maps.any(|map| text(map, "/metadata/name").starts_with("joiner-ledger-"));
+            powered(seen).is_empty() && !claimed
+        })
+        .await;
+    // What is off can be powered on again.
+    forge.deploy("again", 1, "5").await;
+    forge
+        .until("one host is on again", |seen| {
+            running(seen) == 1 && powered(seen).len() == 1
+        })
+        .await;
 }
 
 async fn ns_12_what_make_deploy_installs_is_where_the_document_has_it() {
     let world = World::start().await;
-    let apply = [
-        "apply",
-        "--server-side",
-        "--force-conflicts",
-        "--validate=strict",
-        "-k",
-        &config("kubenodesmith"),
-    ];
-    world
-        .plane()
-        .kubectl(apply.map(str::to_owned))
-        .await
+    // The document's command, as it stands, with kubectl on this control plane.
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let kubectl = format!(
+        "KUBECTL={} --kubeconfig={}",
+        world.plane().program(Program::Kubectl).display(),
+        world.plane().kubeconfig().display()
+    );
+    let image = "registry.example/kubenodesmith:tag";
+    let made = std::process::Command::new("make")
+        .args(["deploy", &format!("IMG={image}"), &kubectl])
+        .current_dir(root)
+        .output()
         .unwrap();
+    let said = [made.stdout, made.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    assert!(made.status.success(), "{said}");
+    for applied in [
+        "customresourcedefinition.apiextensions.k8s.io/nodesmithpools.kubenodesmith.parawell.cloud",
+        "namespace/kubenodesmith-system",
+        "deployment.apps/kubenodesmith-",
+        "serviceaccount/kubenodesmith-",
+        "clusterrole.rbac.authorization.k8s.io/kubenodesmith-",
+        "clusterrolebinding.rbac.authorization.k8s.io/kubenodesmith-",
+        "role.rbac.authorization.k8s.io/kubenodesmith-",
+    ] {
+        assert!(said.contains(applied), "{applied} in {said}");
+    }
     let created = |seen: &Seen| {
         let ours = |pod: &&Arc<Value>| {
             text(pod, "/metadata/namespace") == "kubenodesmith-system"
@@ -500,19 +404,63 @@ async fn ns_12_what_make_deploy_installs_is_where_the_document_has_it() {
     }
     assert_eq!(manager["livenessProbe"]["httpGet"]["path"], "/healthz");
     assert_eq!(manager["readinessProbe"]["httpGet"]["path"], "/readyz");
-    // A dry run of the document's command.
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let made = std::process::Command::new("make")
-        .args([
-            "--dry-run",
-            "deploy",
-            "IMG=registry.example/kubenodesmith:tag",
-        ])
-        .current_dir(root)
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&made.stdout);
-    assert!(said.contains("config/kubenodesmith"), "{said}");
+    assert_eq!(manager["image"], image);
+}
+
+/// The account that `make deploy` makes is enough: a pod leads to a machine, and its deletion to its removal, by a Joiner
+/// that may do no more than the deployment may.
+async fn ns_12_the_account_of_the_deployment_suffices_for_a_whole_life_of_nodes() {
+    let world = World::start().await;
+    let rendered = [
+        "apply",
+        "--server-side",
+        "--force-conflicts",
+        "--validate=strict",
+        "-k",
+        &config("kubenodesmith"),
+    ];
+    let rendered = rendered.map(str::to_owned);
+    world.plane().kubectl(rendered).await.unwrap();
+    // Here the one that is tested runs beside the cluster and not in it.
+    let path = format!("/apis/apps/v1/namespaces/{DEPLOYED}/deployments/kubenodesmith-joiner");
+    world.patch(&path, &json!({"spec": {"replicas": 0}})).await;
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HOME}});
+    world.create("", &namespace).await;
+    let directory = tempfile::tempdir().unwrap();
+    let account = world.account(directory.path(), "kubenodesmith-joiner", DEPLOYED);
+    let account = account.await;
+    let forge = Forge {
+        world: Arc::clone(&world),
+    };
+    let mock = ["--dialect=nodesmith", "--mock-mode"].map(str::to_owned);
+    world.join_as("deployed", &account, DEPLOYED, &mock);
+    forge.secret().await;
+    forge.provider().await;
+    forge.plane(&["small"]).await;
+    forge
+        .pool("small", json!({"limits": {"minNodes": 1}}))
+        .await;
+    forge.deploy("web", 2, "500m").await;
+    forge
+        .until("both pods run", |seen| running(seen) == 2)
+        .await;
+    forge.undeploy("web").await;
+    let path = format!("{GROUP}/namespaces/{HOME}/nodesmithpools/small");
+    world.delete(&path).await;
+    forge
+        .until("nothing is left", |seen| {
+            claims(seen).is_empty()
+                && seen.list(paths::SMITH_POOLS).count() == 0
+                && seen.list(paths::NODES).count() == 0
+                && machines(seen) == 0
+        })
+        .await;
+    let log = world.logs(usize::MAX);
+    let refused: Vec<&str> = log
+        .lines()
+        .filter(|line| line.contains("forbidden"))
+        .collect();
+    assert!(refused.is_empty(), "{}", refused.join("\n"));
 }
 
 async fn ns_13_the_sample_workload_leads_to_a_node_and_its_deletion_to_its_removal() {

@@ -16,7 +16,7 @@ use tokio::sync::Mutex;
 use super::refusal::{CallError, Trouble, trouble};
 use super::types::{Config, Current, Guest, HostRow, Member, StorageRow, TaskStatus, as_text};
 use crate::ProviderError;
-use crate::http::{Endpoint, Http, HttpError, Reply, Retry, excerpt, excerpt_redacted, sensitive};
+use crate::http::{Endpoint, Http, HttpError, Reply, Retry, excerpt, excerpt_without, sensitive};
 
 /// An API token: `user@realm!name` and its secret.
 #[derive(Clone, Debug)]
@@ -226,12 +226,10 @@ impl Client {
         task(&self.call(Method::POST, &path, &Fields::new()).await?)
     }
 
-    /// Removes a machine that is off, with its disks and whatever refers to it.
+    /// Removes a machine that is off, with its disks and whatever refers to it. Disks of its number that are not its own
+    /// are left alone: they may have been kept of an earlier machine of that number.
     pub async fn destroy(&self, host: &str, vmid: u32) -> Result<Task, CallError> {
-        let path = format!(
-            "{}?purge=1&destroy-unreferenced-disks=1",
-            machine(host, vmid)
-        );
+        let path = format!("{}?purge=1", machine(host, vmid));
         task(&self.call(Method::DELETE, &path, &Fields::new()).await?)
     }
 
@@ -326,7 +324,7 @@ impl Client {
     ) -> Result<Value, CallError> {
         let body: Option<Value> = serde_json::from_slice(&reply.body).ok();
         let envelope = body.as_ref().and_then(Value::as_object);
-        let shown = |said: &[u8]| excerpt_redacted(said, |text| redact(text, token));
+        let shown = |said: &[u8]| excerpt_without(said, [&token.secret]);
         if reply.status.is_success() {
             let data = envelope.and_then(|envelope| envelope.get("data"));
             return data.cloned().ok_or_else(|| {
@@ -425,14 +423,6 @@ impl Client {
             token.id != refused.id || token.secret.expose_secret() != refused.secret.expose_secret()
         })
     }
-}
-
-fn redact(text: &str, token: &ApiToken) -> String {
-    let secret = token.secret.expose_secret().trim();
-    if secret.len() < 4 {
-        return text.to_owned();
-    }
-    text.replace(secret, "…")
 }
 
 fn machine(host: &str, vmid: u32) -> String {

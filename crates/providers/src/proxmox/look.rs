@@ -48,6 +48,13 @@ pub(super) struct Site {
     read: Option<Timestamp>,
 }
 
+impl Site {
+    /// Storages of the disks of a template.
+    pub(super) fn storages_of_template(&self, vmid: u32) -> BTreeSet<String> {
+        self.templates.get(&vmid).cloned().unwrap_or_default()
+    }
+}
+
 /// A machine that may be ours.
 pub(super) struct Candidate {
     pub(super) guest: Guest,
@@ -83,6 +90,7 @@ impl Proxmox {
             .map(|one| one.name.clone())
             .filter(|name| is_name(name))
             .unwrap_or_else(|| "proxmox".to_owned());
+        self.memory().shared = self.clusters.of(&name);
         let fresh = slot.as_ref().is_some_and(|site| {
             site.cluster == name
                 && site
@@ -424,11 +432,25 @@ impl Proxmox {
         if let Some(found) = all.iter().find_map(|one| one.is_of(uid)) {
             return Ok(self.listed(&site, found.0, found.1));
         }
+        let mut waiting = self.waiting(&site).into_iter();
+        if let Some(machine) = waiting.find(|one| one.uid.as_ref() == Some(uid)) {
+            return Ok(machine);
+        }
         self.refuse_unreadable(uid, &all)?;
         Err(ProviderError::NotFound(format!(
             "no machine carries the mark {}",
             uid.0
         )))
+    }
+
+    /// Machines that are made again in a while.
+    fn waiting(&self, site: &Site) -> Vec<Machine> {
+        let waiting = self.memory().waiting();
+        let shown = waiting.into_iter().map(|(known, why)| {
+            let state = MachineState::Pending(why);
+            self.shown(&site.cluster, &known.proven.mark, known.size, state)
+        });
+        shown.collect()
     }
 
     /// A machine on a host that does not answer may be the one that is asked for, if it has one of the numbers that
@@ -462,7 +484,10 @@ impl Proxmox {
             None => None,
         });
         let mut machines: Vec<Machine> = machines.collect();
+        // What is made again in a while is not there, and not gone.
+        machines.extend(self.waiting(&site));
         machines.sort_by(|a, b| a.id.cmp(&b.id));
+        machines.dedup_by(|a, b| a.id == b.id);
         Ok(machines)
     }
 

@@ -1,20 +1,19 @@
 //! Making machines: found, placed, created or copied, set up, started; each time as far as it will go.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
-use joiner_core::resources::{CPU, MEMORY};
 use tokio::time::Instant;
 
 use super::client::{Progress, Task};
-use super::headroom::{self, Source};
 use super::look::{Owned, Site, unsettled};
-use super::mark::{self, Mark, Proven, Stage};
-use super::memory::Known;
+use super::mark::{Mark, Proven, Stage};
+use super::memory::{Attempt, Known};
+use super::place::Place;
 use super::refusal::{CallError, Trouble};
-use super::settings::{self, Size};
-use super::types::Guest;
-use super::{Proxmox, catalog, parse_id};
+use super::settings;
+use super::{Proxmox, parse_id};
 use crate::{LaunchRequest, Machine, MachineId, MachineState, ProviderError, Uid};
 
 /// How long a task is waited for before the machine is called pending. Machines without disks are made within seconds.
@@ -23,18 +22,10 @@ const PATIENCE: Duration = Duration::from_secs(15);
 const EVERY: Duration = Duration::from_secs(1);
 /// How many numbers are tried where others take them first.
 const MOST_NUMBERS: usize = 6;
+/// How long a turn is waited for where other machines are being made; after that the caller is told to come back.
+const QUEUES: Duration = Duration::from_secs(15);
 /// What QEMU says of machines that will not go on by themselves.
 const STUCK: [&str; 2] = ["io-error", "internal-error"];
-
-/// Where a machine is to be made, under which number.
-struct Place {
-    host: String,
-    source: Option<Source>,
-    mark: Mark,
-    size: Size,
-    /// The number was asked for before, and no answer came.
-    again: bool,
-}
 
 impl Proxmox {
     pub(super) async fn make(&self, request: &LaunchRequest) -> Result<Machine, ProviderError> {
@@ -60,9 +51,16 @@ impl Proxmox {
                 size: place.size,
             };
             self.memory().known.insert(vmid, known);
+            if let Err(error) = self.take_turn(&place).await {
+                // A number that was asked for before may still become a machine.
+                if !place.again {
+                    self.memory().drop_attempt(vmid);
+                }
+                return Err(error);
+            }
             match self.begin(&place).await {
                 Ok(task) => {
-                    self.memory().tasks.insert(vmid, task.clone());
+                    self.begun(&place, &task);
                     return self.made(&site, &place, &task).await;
                 }
                 Err(error) if error.trouble() == Trouble::Exists => {
@@ -73,15 +71,15 @@ impl Proxmox {
                             other => return other,
                         }
                     }
-                    self.memory().withdraw(vmid);
-                    self.memory().known.remove(&vmid);
+                    self.memory().drop_attempt(vmid);
                     taken.insert(vmid);
                 }
                 Err(error) => {
-                    if error.had_no_effect() {
-                        self.memory().withdraw(vmid);
-                        self.memory().known.remove(&vmid);
+                    // An earlier call for this number may still take effect: under another one there would be two.
+                    if error.had_no_effect() && !place.again {
+                        self.memory().drop_attempt(vmid);
                     }
+                    self.memory().shared.leave(vmid);
                     self.blame(host, &error);
                     return Err(at_host(host, error));
                 }
@@ -90,151 +88,6 @@ impl Proxmox {
         Err(ProviderError::Transient(format!(
             "others took {MOST_NUMBERS} numbers of vmIDRange first; it is tried again"
         )))
-    }
-
-    /// Chooses host and number, and keeps the room until lists show the machine.
-    async fn place(
-        &self,
-        request: &LaunchRequest,
-        taken: &BTreeSet<u32>,
-    ) -> Result<Place, ProviderError> {
-        let size = self.size(request);
-        let _placing = self.placing.lock().await;
-        let (_, mut seen) = self.observe().await?;
-        let wanted = &request.purchase;
-        let planned = wanted.host.as_deref();
-        let full = |rooms: &[headroom::Headroom]| {
-            let why: Vec<&str> = rooms
-                .iter()
-                .filter_map(|room| room.unfit.as_deref())
-                .collect();
-            let why = if why.is_empty() {
-                String::new()
-            } else {
-                format!(" ({})", why.join("; "))
-            };
-            ProviderError::OutOfCapacity(format!(
-                "no host in zone {} has {} cores and {} MiB left{why}",
-                wanted.zone, size.cores, size.memory_mib
-            ))
-        };
-        // Lists lag: the host that is chosen is read once more where figures do not.
-        for _ in 0..seen.hosts.len().max(1) {
-            let rooms = headroom::survey(&self.options, &seen)?;
-            let Some(room) = headroom::choose(&rooms, size, &wanted.zone, planned) else {
-                return Err(full(&rooms));
-            };
-            let host = room.host.clone();
-            let fresh = match self.client.guests_of(&host).await {
-                Ok(fresh) => fresh,
-                Err(error) => {
-                    self.blame(&host, &error);
-                    if error.trouble() == Trouble::HostOffline {
-                        seen.avoided.insert(host, error.to_string());
-                        continue;
-                    }
-                    return Err(at_host(&host, error));
-                }
-            };
-            seen.guests
-                .retain(|guest| guest.node != host || guest.kind != "qemu");
-            seen.guests.extend(fresh.into_iter().map(|mut guest| {
-                guest.node.clone_from(&host);
-                "qemu".clone_into(&mut guest.kind);
-                guest
-            }));
-            let rooms = headroom::survey(&self.options, &seen)?;
-            let Some(room) = rooms
-                .iter()
-                .find(|room| room.host == host && room.holds(size))
-            else {
-                continue;
-            };
-            let (vmid, again) = self.number(&request.uid, &seen, taken)?;
-            let source = seen.copies.as_ref().and_then(|all| all.get(&host).cloned());
-            self.memory().promise(vmid, &host, size, self.now());
-            let mark = self.mark(request, vmid, room, size);
-            return Ok(Place {
-                host,
-                source,
-                mark,
-                size,
-                again,
-            });
-        }
-        let rooms = headroom::survey(&self.options, &seen)?;
-        Err(full(&rooms))
-    }
-
-    /// The number for a machine, and whether it was asked for before: if the answer to an earlier call was lost, that call
-    /// may still take effect, and under another number there would be two.
-    fn number(
-        &self,
-        uid: &Uid,
-        seen: &headroom::Observed,
-        taken: &BTreeSet<u32>,
-    ) -> Result<(u32, bool), ProviderError> {
-        let mut used: BTreeSet<u32> = seen.guests.iter().map(|guest| guest.vmid).collect();
-        used.extend(taken);
-        if let Some(vmid) = self.memory().number_of(uid) {
-            if !used.contains(&vmid) {
-                return Ok((vmid, true));
-            }
-            let machine =
-                |guest: &Guest| guest.vmid == vmid && guest.kind == "qemu" && !guest.template;
-            if !taken.contains(&vmid) && seen.guests.iter().any(machine) {
-                return Err(ProviderError::Transient(format!(
-                    "VM {vmid} may be this machine: it appeared a moment ago"
-                )));
-            }
-        }
-        used.extend(seen.promises.keys());
-        let recent = self.memory().recent();
-        let ids = self.options.ids;
-        let vmid = ids.pick(uid, &used, &recent).ok_or_else(|| {
-            ProviderError::Quota(format!(
-                "vmIDRange: all numbers from {} to {} are in use",
-                ids.first, ids.last
-            ))
-        })?;
-        Ok((vmid, false))
-    }
-
-    fn size(&self, request: &LaunchRequest) -> Size {
-        let sizes = &self.options.sizes;
-        let cores = u32::try_from((request.capacity.get(CPU) + 999) / 1000).unwrap_or(1);
-        let mib = (request.capacity.get(MEMORY) + (1 << 20) - 1) >> 20;
-        let mib = u64::try_from(mib).unwrap_or_default();
-        Size {
-            cores: cores.max(sizes.min_cores.unwrap_or(1)),
-            memory_mib: mib.max(sizes.min_memory_mib.unwrap_or(512)),
-        }
-    }
-
-    fn mark(
-        &self,
-        request: &LaunchRequest,
-        vmid: u32,
-        room: &headroom::Headroom,
-        size: Size,
-    ) -> Mark {
-        let owner = &self.options.owner;
-        Mark {
-            cluster: owner.cluster.clone(),
-            family: owner.family.clone(),
-            uid: request.uid.clone(),
-            vmid,
-            name: host_name(&request.name),
-            uuid: mark::uuid(&request.uid),
-            instance_type: catalog::instance_type(room.cpus),
-            zone: room.zone.as_str().into(),
-            cores: size.cores,
-            memory_mib: size.memory_mib,
-            settings: self.settings.clone(),
-            created: self.now(),
-            stage: Stage::Wanted,
-            copying: self.options.template.is_some(),
-        }
     }
 
     async fn begin(&self, place: &Place) -> Result<Task, CallError> {
@@ -254,6 +107,110 @@ impl Proxmox {
             .await
     }
 
+    /// Waits until not too much is being made at the host and its storages.
+    async fn take_turn(&self, place: &Place) -> Result<(), ProviderError> {
+        let shared = Arc::clone(&self.memory().shared);
+        let end = Instant::now() + QUEUES;
+        loop {
+            let Err(occupied) = shared.enter(place.mark.vmid, &place.location, self.now()) else {
+                return Ok(());
+            };
+            // The classes that make the others may not have asked yet how that ended.
+            let mut freed = false;
+            for (vmid, task) in &occupied.by {
+                let Some(task) = task else { continue };
+                if let Ok(Progress::Done | Progress::Failed(_)) = self.client.progress(task).await {
+                    shared.leave(*vmid);
+                    freed = true;
+                }
+            }
+            if freed {
+                continue;
+            }
+            if Instant::now() >= end {
+                return Err(ProviderError::Transient(format!(
+                    "{} machines are being made on {} already: this one has its turn after them",
+                    occupied.by.len(),
+                    occupied.place
+                )));
+            }
+            tokio::time::sleep(EVERY).await;
+        }
+    }
+
+    /// Remembers what a task is for.
+    fn begun(&self, place: &Place, task: &Task) {
+        let vmid = place.mark.vmid;
+        let mut memory = self.memory();
+        memory.tasks.insert(vmid, task.clone());
+        memory.shared.begun(vmid, task);
+        let times = memory.attempts.get(&vmid).map_or(0, |one| one.times);
+        let attempt = Attempt {
+            place: place.clone(),
+            times,
+            again: None,
+        };
+        memory.attempts.insert(vmid, attempt);
+    }
+
+    /// Makes a machine again, under the same number, that something which passes has kept from being made.
+    async fn make_again(
+        &self,
+        vmid: u32,
+        uid: &Uid,
+        attempt: &Attempt,
+    ) -> Result<Option<Machine>, ProviderError> {
+        let Some((at, why)) = &attempt.again else {
+            return Ok(None);
+        };
+        let place = &attempt.place;
+        match self.read_own(vmid, uid).await {
+            // It is there: the call whose answer was lost has taken effect.
+            Ok(_) => {
+                self.memory().made(vmid);
+                return Ok(None);
+            }
+            Err(ProviderError::NotFound(_)) => {}
+            Err(error) => return Err(error),
+        }
+        let site = self.site().await?;
+        let show = |state| self.shown(&site.cluster, &place.mark, place.size, state);
+        let waits = |why: &str| Ok(Some(show(MachineState::Pending(why.to_owned()))));
+        self.memory().shared.confirm(vmid, self.now());
+        if self.now() < *at {
+            return waits(&format!("VM {vmid} is made again soon: {why}"));
+        }
+        if let Err(error) = self.take_turn(place).await {
+            return waits(&error.to_string());
+        }
+        match self.begin(place).await {
+            Ok(task) => {
+                self.begun(place, &task);
+                waits(&format!("VM {vmid} is being made on host {}", place.host))
+            }
+            Err(error) if !error.had_no_effect() || passes(&error) => {
+                self.memory().postpone(vmid, error.to_string(), self.now());
+                waits(&error.to_string())
+            }
+            // Ours, if the call whose answer was lost has taken effect since.
+            Err(error)
+                if error.trouble() == Trouble::Exists && self.read_own(vmid, uid).await.is_ok() =>
+            {
+                self.memory().made(vmid);
+                Ok(None)
+            }
+            Err(error) => {
+                // Another has the number by now, or a person must act: another machine may have more luck.
+                self.blame(&place.host, &error);
+                let machine = show(MachineState::Failed(error.to_string()));
+                let mut memory = self.memory();
+                memory.drop_attempt(vmid);
+                memory.failed.insert(uid.clone(), machine.clone());
+                Ok(Some(machine))
+            }
+        }
+    }
+
     /// Waits a little for the machine to be made, and starts it.
     async fn made(
         &self,
@@ -264,8 +221,12 @@ impl Proxmox {
         let vmid = place.mark.vmid;
         match self.wait(task, PATIENCE).await {
             Ok(Progress::Done) => {
-                self.memory().tasks.remove(&vmid);
-                self.memory().trust(&place.host);
+                {
+                    let mut memory = self.memory();
+                    memory.tasks.remove(&vmid);
+                    memory.made(vmid);
+                    memory.trust(&place.host);
+                }
                 match self.go_on(vmid, &place.mark.uid).await {
                     // It was made a moment ago.
                     Err(ProviderError::NotFound(_)) => {}
@@ -273,10 +234,15 @@ impl Proxmox {
                 }
             }
             Ok(Progress::Failed(error)) => {
+                self.memory().tasks.remove(&vmid);
                 // Proxmox has removed what it had made.
-                self.memory().forget(vmid, self.now());
-                self.blame(&place.host, &error);
-                return Err(at_host(&place.host, error));
+                if !passes(&error) || !self.memory().postpone(vmid, error.to_string(), self.now()) {
+                    self.memory().forget(vmid, self.now());
+                    self.blame(&place.host, &error);
+                    return Err(at_host(&place.host, error));
+                }
+                let state = MachineState::Pending(error.to_string());
+                return Ok(self.shown(&site.cluster, &place.mark, place.size, state));
             }
             Ok(Progress::Running) | Err(_) => {}
         }
@@ -321,6 +287,12 @@ impl Proxmox {
         if let Some((task, Ok(Progress::Failed(error)))) = &progress {
             return self.gone_wrong(vmid, uid, task, error).await;
         }
+        let attempt = self.memory().attempts.get(&vmid).cloned();
+        if let Some(attempt) = attempt
+            && let Some(machine) = self.make_again(vmid, uid, &attempt).await?
+        {
+            return Ok(machine);
+        }
         let (site, owned, proven) = match self.read_own(vmid, uid).await {
             Err(ProviderError::NotFound(why)) => {
                 let failed = self.memory().failed.get(uid).cloned();
@@ -333,6 +305,8 @@ impl Proxmox {
         if mark.stage == Stage::Unwanted {
             return Ok(show(MachineState::Stopping));
         }
+        // Until it runs, lists may show less of it than it was promised.
+        self.memory().shared.confirm(vmid, self.now());
         let pending = |said: String| Ok(show(MachineState::Pending(said)));
         match progress {
             Some((task, Ok(Progress::Running))) => {
@@ -342,7 +316,11 @@ impl Proxmox {
                     task.host()
                 ));
             }
-            Some((_, Ok(Progress::Done))) => drop(self.memory().tasks.remove(&vmid)),
+            Some((_, Ok(Progress::Done))) => {
+                let mut memory = self.memory();
+                memory.tasks.remove(&vmid);
+                memory.made(vmid);
+            }
             // How it ended cannot be asked: the machine itself tells.
             Some((_, Err(error))) if error.trouble() == Trouble::HostOffline => {
                 return Err(unsettled(vmid, &owned.host, error));
@@ -369,10 +347,33 @@ impl Proxmox {
                 None => MachineState::Running,
             }));
         }
-        let task = self.client.start(&owned.host, vmid).await;
-        let task = task.map_err(|error| unsettled(vmid, &owned.host, error))?;
-        self.memory().tasks.insert(vmid, task);
-        pending(format!("VM {vmid} is being started on host {}", owned.host))
+        match self.client.start(&owned.host, vmid).await {
+            Ok(task) => {
+                self.memory().tasks.insert(vmid, task);
+                pending(format!("VM {vmid} is being started on host {}", owned.host))
+            }
+            Err(error) => self.refused(&site, &owned, mark, error),
+        }
+    }
+
+    /// A step that was refused. What is the fault of the host ends the machine, so that another host has its turn.
+    fn refused(
+        &self,
+        site: &Site,
+        owned: &Owned,
+        mark: &Mark,
+        error: CallError,
+    ) -> Result<Machine, ProviderError> {
+        let lacks = matches!(
+            error.trouble(),
+            Trouble::StorageFull | Trouble::StorageMissing | Trouble::HostUnfit
+        );
+        if !lacks {
+            return Err(unsettled(mark.vmid, &owned.host, error));
+        }
+        self.blame(&owned.host, &error);
+        let state = MachineState::Failed(error.to_string());
+        Ok(self.shown(&site.cluster, mark, owned.size, state))
     }
 
     /// A copy of a template becomes the machine that was asked for.
@@ -384,7 +385,7 @@ impl Proxmox {
     ) -> Result<Machine, ProviderError> {
         let vmid = mark.vmid;
         let size = owned.size;
-        let refused = |error: CallError| unsettled(vmid, &owned.host, error);
+        let refused = |error: CallError| self.refused(site, owned, mark, error);
         if let (Some(gib), Some(disk)) = (
             self.options.template.as_ref().and_then(|one| one.disk_gib),
             settings::boot_disk(&owned.config.0),
@@ -392,40 +393,40 @@ impl Proxmox {
             match self.client.resize(&owned.host, vmid, &disk, gib).await {
                 Ok(Some(task)) => match self.wait(&task, PATIENCE).await {
                     Ok(Progress::Failed(error)) if !is_large_enough(&error) => {
-                        return Err(refused(error));
+                        return refused(error);
                     }
                     Ok(_) => {}
-                    Err(error) => return Err(refused(error)),
+                    Err(error) => return refused(error),
                 },
                 Ok(None) => {}
                 Err(error) if is_large_enough(&error) => {}
-                Err(error) => return Err(refused(error)),
+                Err(error) => return refused(error),
             }
         }
-        let mark = &Mark {
+        let finished = Mark {
             copying: false,
             ..mark.clone()
         };
-        let fields = settings::set_up(&self.options, mark, size);
+        let fields = settings::set_up(&self.options, &finished, size);
         // Tag, UUID and the mark of a whole machine are written in one go.
-        let configured = self.client.configure(&owned.host, vmid, &fields).await;
-        configured.map_err(refused)?;
+        if let Err(error) = self.client.configure(&owned.host, vmid, &fields).await {
+            return refused(error);
+        }
         let known = Known {
             proven: Proven {
-                mark: mark.clone(),
+                mark: finished.clone(),
                 finished: true,
             },
             size,
         };
         self.memory().known.insert(vmid, known);
-        let task = self
-            .client
-            .start(&owned.host, vmid)
-            .await
-            .map_err(refused)?;
+        let task = match self.client.start(&owned.host, vmid).await {
+            Ok(task) => task,
+            Err(error) => return refused(error),
+        };
         self.memory().tasks.insert(vmid, task);
         let said = format!("VM {vmid} is being started on host {}", owned.host);
-        Ok(self.shown(&site.cluster, mark, size, MachineState::Pending(said)))
+        Ok(self.shown(&site.cluster, &finished, size, MachineState::Pending(said)))
     }
 
     /// The last thing that was done with a machine failed.
@@ -438,11 +439,6 @@ impl Proxmox {
     ) -> Result<Machine, ProviderError> {
         self.memory().tasks.remove(&vmid);
         let known = self.memory().known.get(&vmid).cloned();
-        // What passes by itself is tried again at the next look.
-        let passes = matches!(
-            error.trouble(),
-            Trouble::Locked | Trouble::Busy | Trouble::NoQuorum | Trouble::NoTask
-        );
         let site = self.site().await?;
         let known = known.filter(|known| known.proven.mark.uid == *uid);
         let Some(known) = known else {
@@ -450,9 +446,16 @@ impl Proxmox {
         };
         let show = |state| self.shown(&site.cluster, &known.proven.mark, known.size, state);
         let running = error.to_string().contains("already running");
-        if (passes || running) && task.kind() == "qmstart" {
+        // What passes by itself is tried again at the next look.
+        if (passes(error) || running) && task.kind() == "qmstart" {
             return Ok(show(MachineState::Pending(error.to_string())));
         }
+        // Proxmox has removed what it had made: it is made again after a while, under the same number.
+        let makes = matches!(task.kind(), "qmcreate" | "qmclone");
+        if makes && passes(error) && self.memory().postpone(vmid, error.to_string(), self.now()) {
+            return Ok(show(MachineState::Pending(error.to_string())));
+        }
+        self.memory().made(vmid);
         self.blame(task.host(), error);
         let machine = show(MachineState::Failed(error.to_string()));
         self.memory().failed.insert(uid.clone(), machine.clone());
@@ -460,7 +463,7 @@ impl Proxmox {
     }
 
     /// Leaves a host alone for a while where the fault is the host's.
-    fn blame(&self, host: &str, error: &CallError) {
+    pub(super) fn blame(&self, host: &str, error: &CallError) {
         let hosts = matches!(
             error.trouble(),
             Trouble::StorageFull
@@ -474,12 +477,20 @@ impl Proxmox {
     }
 }
 
+/// Whether the same call may succeed in a while: something else was being done, or too much at once.
+fn passes(error: &CallError) -> bool {
+    matches!(
+        error.trouble(),
+        Trouble::Locked | Trouble::Busy | Trouble::NoQuorum | Trouble::NoTask
+    )
+}
+
 /// Disks cannot be made smaller; a template whose disk is larger already is as good.
 fn is_large_enough(error: &CallError) -> bool {
     error.to_string().contains("shrink")
 }
 
-fn at_host(host: &str, error: CallError) -> ProviderError {
+pub(super) fn at_host(host: &str, error: CallError) -> ProviderError {
     match ProviderError::from(error) {
         ProviderError::OutOfCapacity(text) => {
             ProviderError::OutOfCapacity(format!("host {host}: {text}"))
@@ -490,31 +501,5 @@ fn at_host(host: &str, error: CallError) -> ProviderError {
         // A machine that is to be made cannot be missing: what is missing is something that it needs.
         ProviderError::NotFound(text) => ProviderError::Transient(format!("host {host}: {text}")),
         other => other,
-    }
-}
-
-/// A name that Proxmox takes: letters, digits, dashes and dots.
-fn host_name(name: &str) -> String {
-    let clean: String = name
-        .chars()
-        .map(|c| {
-            if c.is_ascii_alphanumeric() || matches!(c, '-' | '.') {
-                c.to_ascii_lowercase()
-            } else {
-                '-'
-            }
-        })
-        .collect();
-    clean.trim_matches(['-', '.']).to_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_what_proxmox_takes() {
-        assert_eq!(host_name("pool-a-000001"), "pool-a-000001");
-        assert_eq!(host_name("Pool_A.x-"), "pool-a.x");
     }
 }

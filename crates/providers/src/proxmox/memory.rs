@@ -10,18 +10,19 @@ use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 use super::client::Task;
 use super::headroom::Promise;
 use super::mark::Proven;
+use super::place::Place;
 use super::settings::Size;
+use super::shared::Shared;
 use crate::{Machine, Uid};
 
-/// How long a number rests after it was used: whoever still means the old machine by it has then noticed.
-const REST: Duration = Duration::from_mins(10);
-/// How long a promise holds that no list confirms.
-const PROMISED: Duration = Duration::from_mins(2);
 /// How long a machine that is not ours is not looked at again.
 const FOREIGN: Duration = Duration::from_mins(10);
 /// How long a host is left alone after it failed; twice as long each further time.
 const AVOIDED: Duration = Duration::from_mins(2);
 const LONGEST_AVOIDED: Duration = Duration::from_mins(30);
+/// How long the making of a machine waits that was ended by something that passes; twice as long each further time.
+const AGAIN: Duration = Duration::from_secs(5);
+const LONGEST_AGAIN: Duration = Duration::from_mins(1);
 
 /// A machine of ours as it was last read.
 #[derive(Clone, Debug)]
@@ -38,18 +39,29 @@ struct Avoided {
     why: String,
 }
 
+/// The making of a machine.
+#[derive(Clone)]
+pub(super) struct Attempt {
+    /// Where, and as what.
+    pub(super) place: Place,
+    /// How often it was ended by something that passes, such as a lock that was not to be had in time.
+    pub(super) times: u32,
+    /// If it was: when it is begun again, and what ended it.
+    pub(super) again: Option<(Timestamp, String)>,
+}
+
 #[derive(Default)]
 pub(super) struct Memory {
+    /// What all classes of this process know of the cluster.
+    pub(super) shared: Arc<Shared>,
     /// Machines of ours, by number.
     pub(super) known: BTreeMap<u32, Known>,
     /// Machines that are not ours, by number: under which name, and when that was read.
     foreign: BTreeMap<u32, (Option<String>, Timestamp)>,
-    /// Room that is promised, by number, and since when.
-    promises: BTreeMap<u32, (Promise, Timestamp)>,
-    /// Numbers that were handed out or freed lately.
-    recent: BTreeMap<u32, Timestamp>,
     /// What was last begun with a machine, by number.
     pub(super) tasks: BTreeMap<u32, Task>,
+    /// What is being made, by number.
+    pub(super) attempts: BTreeMap<u32, Attempt>,
     /// Machines that were made in vain and are gone, by their object: shown once more, so that it is told why.
     pub(super) failed: BTreeMap<Uid, Machine>,
     avoided: BTreeMap<String, Avoided>,
@@ -57,15 +69,13 @@ pub(super) struct Memory {
     pub(super) concerns: Vec<String>,
 }
 
-fn within(since: Timestamp, now: Timestamp, limit: Duration) -> bool {
+pub(super) fn within(since: Timestamp, now: Timestamp, limit: Duration) -> bool {
     now.duration_since(since).unsigned_abs() < limit
 }
 
 impl Memory {
     pub(super) fn tidy(&mut self, now: Timestamp) {
-        self.recent.retain(|_, at| within(*at, now, REST));
-        self.promises
-            .retain(|_, (_, at)| within(*at, now, PROMISED));
+        self.shared.tidy(now);
         self.foreign.retain(|_, (_, at)| within(*at, now, FOREIGN));
         self.avoided
             .retain(|_, one| one.until > now || within(one.until, now, LONGEST_AVOIDED));
@@ -90,12 +100,39 @@ impl Memory {
             host: host.to_owned(),
             size,
         };
-        self.promises.insert(vmid, (promise, now));
-        self.recent.insert(vmid, now);
+        self.shared.promise(vmid, promise, now);
     }
 
     pub(super) fn withdraw(&mut self, vmid: u32) {
-        self.promises.remove(&vmid);
+        self.shared.withdraw(vmid);
+    }
+
+    /// A machine that was asked for in vain: nothing of it is there.
+    pub(super) fn drop_attempt(&mut self, vmid: u32) {
+        self.known.remove(&vmid);
+        self.attempts.remove(&vmid);
+        self.shared.withdraw(vmid);
+        self.shared.leave(vmid);
+    }
+
+    /// A machine that is made: what is left is to set it up and to start it.
+    pub(super) fn made(&mut self, vmid: u32) {
+        self.attempts.remove(&vmid);
+        self.shared.leave(vmid);
+    }
+
+    /// Lets the making of a machine wait a while; `false` if it is not known how it is made.
+    pub(super) fn postpone(&mut self, vmid: u32, why: String, now: Timestamp) -> bool {
+        self.shared.leave(vmid);
+        let Some(attempt) = self.attempts.get_mut(&vmid) else {
+            return false;
+        };
+        let wait = AGAIN
+            .saturating_mul(2_u32.saturating_pow(attempt.times.min(8)))
+            .min(LONGEST_AGAIN);
+        attempt.times = attempt.times.saturating_add(1);
+        attempt.again = Some((now.checked_add(wait).unwrap_or(now), why));
+        true
     }
 
     /// Promised room: what is being made, and what is known of machines that are.
@@ -109,11 +146,7 @@ impl Memory {
             (*vmid, promise)
         });
         let mut all: BTreeMap<u32, Promise> = made.collect();
-        all.extend(
-            self.promises
-                .iter()
-                .map(|(vmid, (one, _))| (*vmid, one.clone())),
-        );
+        all.extend(self.shared.promises());
         all
     }
 
@@ -125,16 +158,25 @@ impl Memory {
             .map(|(vmid, _)| *vmid)
     }
 
+    /// Machines whose making is begun again in a while, and why.
+    pub(super) fn waiting(&self) -> Vec<(Known, String)> {
+        let all = self.attempts.iter().filter_map(|(vmid, attempt)| {
+            let (_, why) = attempt.again.as_ref()?;
+            Some((self.known.get(vmid)?.clone(), why.clone()))
+        });
+        all.collect()
+    }
+
     pub(super) fn recent(&self) -> BTreeSet<u32> {
-        self.recent.keys().copied().collect()
+        self.shared.recent()
     }
 
     /// A machine that is gone.
     pub(super) fn forget(&mut self, vmid: u32, now: Timestamp) {
         self.known.remove(&vmid);
         self.tasks.remove(&vmid);
-        self.promises.remove(&vmid);
-        self.recent.insert(vmid, now);
+        self.attempts.remove(&vmid);
+        self.shared.forget(vmid, now);
     }
 
     pub(super) fn avoid(&mut self, host: &str, why: &str, now: Timestamp) {
@@ -200,22 +242,5 @@ mod tests {
         assert!(memory.avoided(at(121 + 239)).contains_key("n1"));
         memory.trust("n1");
         assert!(memory.avoided(at(122)).is_empty());
-    }
-
-    #[test]
-    fn promises_and_numbers_are_forgotten_in_time() {
-        let mut memory = Memory::default();
-        let size = Size {
-            cores: 1,
-            memory_mib: 1024,
-        };
-        memory.promise(1250, "n1", size, at(0));
-        memory.tidy(at(100));
-        assert_eq!(memory.promises().len(), 1);
-        memory.tidy(at(121));
-        assert!(memory.promises().is_empty());
-        assert!(memory.recent().contains(&1250));
-        memory.tidy(at(601));
-        assert!(memory.recent().is_empty());
     }
 }

@@ -147,10 +147,11 @@ impl Reservations {
         }
     }
 
-    /// Who holds a host.
-    pub fn holder(&self, identity: &Name, term: u64) -> Option<Uid> {
+    /// Who holds a host, which may have been claimed under another form of its identity.
+    pub fn holder(&self, is: impl Fn(&str) -> bool, term: u64) -> Option<Uid> {
         let held = self.lock();
-        let holder = held.get(identity).filter(|holder| holder.term == term)?;
+        let mut holders = held.iter().filter(|(_, holder)| holder.term == term);
+        let (_, holder) = holders.find(|(identity, _)| is(identity))?;
         Some(holder.uid.clone())
     }
 
@@ -215,8 +216,9 @@ mod tests {
         assert_eq!(all.reserve(&host, &a, 1), Ok(()));
         assert_eq!(all.reserve(&host, &b, 1), Err(a.clone()));
         all.release(&host, &b);
-        assert_eq!(all.holder(&host, 1), Some(a.clone()));
-        assert_eq!(all.holder(&host, 2), None);
+        let is_it = |identity: &str| *identity == *host;
+        assert_eq!(all.holder(is_it, 1), Some(a.clone()));
+        assert_eq!(all.holder(is_it, 2), None);
         assert_eq!(all.reserve(&host, &b, 2), Ok(()));
         all.release(&host, &b);
         assert_eq!(all.reserve(&host, &a, 2), Ok(()));

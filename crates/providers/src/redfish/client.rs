@@ -24,7 +24,7 @@ use super::options::{Access, CredentialSource, Credentials, split_address};
 use super::quirks::{self, Platform};
 use super::types::{System, is_path, link, same_uuid};
 use crate::ProviderError;
-use crate::http::{Endpoint, Http, Reply, Retry, excerpt, sensitive};
+use crate::http::{Endpoint, Http, Reply, Retry, excerpt, sensitive, without_secrets};
 
 /// How long one answer may take: BMCs are slow, above all while their host starts.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -438,18 +438,19 @@ impl Bmc {
             })?;
             match reply.status.as_u16() {
                 406 if !state.any_encoding => state.any_encoding = true,
-                401 if again => {
+                401 => {
+                    // A session that was refused may be open all the same, and nothing else would end it.
+                    if let Some(auth) = state.auth.take() {
+                        self.end(state, auth).await;
+                    }
+                    if !again {
+                        return Err(self.wrong_credentials(&reply));
+                    }
                     again = false;
-                    let basic = matches!(state.auth, Some(Auth::Basic(_)));
-                    state.auth = None;
-                    if basic {
+                    if matches!(auth, Auth::Basic(_)) {
                         self.refuse(state).await?;
                         return Err(self.wrong_credentials(&reply));
                     }
-                }
-                401 => {
-                    state.auth = None;
-                    return Err(self.wrong_credentials(&reply));
                 }
                 _ if reply.status.is_success() => return Ok(reply),
                 _ => return Ok(self.without_secrets(reply, &auth).await),
@@ -587,14 +588,9 @@ impl Bmc {
 
 /// A reply in whose body secrets are replaced, before any of it is cut.
 fn redacted<'s>(reply: Reply, secrets: impl IntoIterator<Item = &'s str>) -> Reply {
-    let mut text = String::from_utf8_lossy(&reply.body).into_owned();
-    for secret in secrets.into_iter().map(str::trim) {
-        if !secret.is_empty() {
-            text = text.replace(secret, "[redacted]");
-        }
-    }
+    let body = without_secrets(&String::from_utf8_lossy(&reply.body), secrets);
     Reply {
-        body: Bytes::from(text),
+        body: Bytes::from(body),
         ..reply
     }
 }

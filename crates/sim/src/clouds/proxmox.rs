@@ -8,7 +8,7 @@ mod params;
 mod routes;
 mod tasks;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -49,6 +49,9 @@ pub struct ProxmoxCloudOptions {
     pub messages: bool,
     /// Memory that the system on a machine keeps, in MiB: its node offers so much less.
     pub kept_mib: u64,
+    /// How many machines may be made on one storage at once before the lock on it is not to be had in time; any number
+    /// if left out.
+    pub makes_at_once: Option<usize>,
 }
 
 impl ProxmoxCloudOptions {
@@ -82,6 +85,7 @@ impl ProxmoxCloudOptions {
             lag: Duration::from_secs(10),
             messages: true,
             kept_mib: 0,
+            makes_at_once: None,
         }
     }
 }
@@ -91,6 +95,8 @@ impl ProxmoxCloudOptions {
 pub enum CallFault {
     /// It is refused before it does anything, with a status and a reason.
     Refused(u16, String),
+    /// It is refused for one of its fields: the field, and what is wrong with it.
+    Field(String, String),
     /// It is done, and its answer lost.
     Lost,
     /// It is answered with this status at once, and done only after a while.
@@ -107,6 +113,8 @@ struct Inner {
     /// Calls that begin with the text meet the fault, so many times.
     faults: Vec<(String, CallFault, u32)>,
     calls: Vec<String>,
+    /// Memory that machines of a host were ever promised together, by host.
+    most_sold: BTreeMap<String, u64>,
 }
 
 impl Inner {
@@ -114,11 +122,40 @@ impl Inner {
         let at = self
             .faults
             .iter()
-            .position(|(text, _, times)| *times > 0 && line.starts_with(text.as_str()))?;
+            .position(|(text, _, times)| *times > 0 && is_meant(line, text))?;
         let (_, fault, times) = self.faults.get_mut(at)?;
         *times -= 1;
         Some(fault.clone())
     }
+
+    /// Counts what is promised of each host.
+    fn count_sold(&mut self) {
+        for (host, bytes) in self.cluster.sold() {
+            let most = self.most_sold.entry(host).or_default();
+            *most = (*most).max(bytes);
+        }
+    }
+}
+
+/// Whether a call is one that begins with a text, or is like a pattern as a whole if the text has stars in it.
+fn is_meant(line: &str, text: &str) -> bool {
+    let Some((first, rest)) = text.split_once('*') else {
+        return line.starts_with(text);
+    };
+    let Some(mut left) = line.strip_prefix(first) else {
+        return false;
+    };
+    let mut parts = rest.split('*').peekable();
+    while let Some(part) = parts.next() {
+        if parts.peek().is_none() {
+            return left.ends_with(part);
+        }
+        match left.split_once(part) {
+            Some((_, after)) => left = after,
+            None => return false,
+        }
+    }
+    true
 }
 
 /// The cluster. Cheap to clone; clones are the same cluster.
@@ -138,6 +175,7 @@ impl ProxmoxCloud {
             cluster: Cluster::default(),
             faults: Vec::new(),
             calls: Vec::new(),
+            most_sold: BTreeMap::new(),
         };
         ProxmoxCloud {
             inner: Arc::new(Mutex::new(inner)),
@@ -195,7 +233,7 @@ impl ProxmoxCloud {
         self.changed.notify_one();
     }
 
-    /// Lets the next `times` calls that begin so (`POST /nodes/…`) go wrong.
+    /// Lets the next `times` calls that begin so (`POST /nodes/…`), or are so as a whole (`POST /nodes/*/qemu`), go wrong.
     pub fn fail(&self, call: &str, fault: CallFault, times: u32) {
         self.lock().faults.push((call.to_owned(), fault, times));
     }
@@ -204,6 +242,17 @@ impl ProxmoxCloud {
     pub fn fail_task(&self, kind: &str, error: &str, times: u32) {
         let fault = (kind.to_owned(), error.to_owned(), times);
         self.lock().cluster.task_faults.push(fault);
+    }
+
+    /// What was to go wrong and was not met yet: the call or the kind of task, and what was to be said.
+    pub fn unmet(&self) -> BTreeSet<String> {
+        let inner = self.lock();
+        let calls = inner.faults.iter().filter(|(_, _, times)| *times > 0);
+        let calls = calls.map(|(call, fault, _)| format!("{call}: {fault:?}"));
+        let tasks = inner.cluster.task_faults.iter();
+        let tasks = tasks.filter(|(_, _, times)| *times > 0);
+        let tasks = tasks.map(|(kind, error, _)| format!("{kind}: {error}"));
+        calls.chain(tasks).collect()
     }
 
     /// Nothing goes wrong any more that was asked to.
@@ -276,6 +325,30 @@ impl ProxmoxCloud {
     /// Numbers of machines that were changed, stopped or destroyed over the wire, each time.
     pub fn touched(&self) -> Vec<u32> {
         self.lock().cluster.touched.clone()
+    }
+
+    /// Changes a setting of a machine by hand.
+    pub fn set_option(&self, vmid: u32, key: &str, value: &str) {
+        if let Some(vm) = self.lock().cluster.vms.get_mut(&vmid) {
+            vm.config.insert(key.to_owned(), value.to_owned());
+        }
+    }
+
+    /// Lets QEMU say another thing about a machine that runs than `running`, such as `io-error`.
+    pub fn set_qmp(&self, vmid: u32, said: Option<&str>) {
+        if let Some(vm) = self.lock().cluster.vms.get_mut(&vmid) {
+            vm.qmp = said.map(str::to_owned);
+        }
+    }
+
+    /// How often each refusal was answered and each task ended so, with `N` in place of numbers.
+    pub fn said(&self) -> BTreeMap<String, u32> {
+        self.lock().cluster.said.clone()
+    }
+
+    /// The most memory that machines of a host were ever promised together, in bytes, by host. Templates do not count.
+    pub fn most_sold(&self) -> BTreeMap<String, u64> {
+        self.lock().most_sold.clone()
     }
 
     /// Every call so far.

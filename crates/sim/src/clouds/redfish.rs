@@ -5,7 +5,7 @@ mod bmc;
 mod models;
 mod routes;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -191,16 +191,57 @@ impl RedfishFleet {
 
     /// Opens sessions that nobody closes.
     pub fn leave_sessions(&self, authority: &str, count: usize) {
+        let now = self.clock.now();
         self.with(authority, |bmc| {
             for number in 0..count as u64 {
                 bmc.sessions
-                    .insert(format!("left-{number}"), 1_000_000 + number);
+                    .insert(format!("left-{number}"), (1_000_000 + number, now));
             }
         });
     }
 
+    /// The BMC restarts: sessions end, and for so many reads it does not say whether its host is on.
+    pub fn restart_bmc(&self, authority: &str, reads: u32) {
+        self.with(authority, |bmc| {
+            bmc.sessions.clear();
+            bmc.unaware = reads;
+        });
+    }
+
+    /// The next `times` boot changes are accepted and not kept.
+    pub fn forget_boot(&self, authority: &str, times: u32) {
+        self.with(authority, |bmc| bmc.forgetful = times);
+    }
+
+    /// The next `times` orders to power on are accepted and not carried out.
+    pub fn stick(&self, authority: &str, times: u32) {
+        self.with(authority, |bmc| bmc.stuck = times);
+    }
+
+    /// Something is changed by hand: versions that were read before are out of date.
+    pub fn touch(&self, authority: &str) {
+        self.with(authority, Bmc::touch);
+    }
+
+    /// What was to go wrong and was not met yet: the call without its BMC, and the fault.
+    pub fn unmet(&self) -> BTreeSet<String> {
+        let inner = self.lock();
+        let faults = inner.faults.iter().filter(|(_, _, times)| *times > 0);
+        let named = faults.map(|(call, fault, _)| {
+            let (method, rest) = call.split_once(' ').unwrap_or_default();
+            let path = rest
+                .find('/')
+                .and_then(|at| rest.get(at..))
+                .unwrap_or_default();
+            format!("{method} {path}: {fault:?}")
+        });
+        named.collect()
+    }
+
     /// What a host is.
     pub fn truth(&self, authority: &str) -> Option<HostTruth> {
+        let now = self.clock.now();
+        self.with(authority, |bmc| bmc.end_idle(now));
         self.with(authority, |bmc| HostTruth {
             power: bmc.has_power(),
             armed: bmc.is_armed(),

@@ -116,8 +116,32 @@ impl World {
     }
 
     /// The same with another account, and with its lease in another namespace.
-    pub(crate) fn join_as(&self, name: &str, kubeconfig: &std::path::Path, namespace: &str) {
-        self.launch(name, kubeconfig, namespace, &[]);
+    pub(crate) fn join_as(
+        &self,
+        name: &str,
+        kubeconfig: &std::path::Path,
+        namespace: &str,
+        more: &[String],
+    ) {
+        self.launch(name, kubeconfig, namespace, more);
+    }
+
+    /// A kubeconfig for a service account, in this directory.
+    pub(crate) async fn account(
+        &self,
+        directory: &std::path::Path,
+        name: &str,
+        namespace: &str,
+    ) -> std::path::PathBuf {
+        let token = ["create", "token", name, "--namespace", namespace];
+        let token = self.plane.kubectl(token).await.unwrap();
+        let administrator = std::fs::read_to_string(self.plane.kubeconfig()).unwrap();
+        let mut config: Value = serde_json::from_str(&administrator).unwrap();
+        config["users"][0]["user"] = json!({"token": token.trim()});
+        config["contexts"][0]["context"]["namespace"] = json!(namespace);
+        let file = directory.join("account.kubeconfig");
+        std::fs::write(&file, config.to_string()).unwrap();
+        file
     }
 
     fn launch(&self, name: &str, kubeconfig: &std::path::Path, namespace: &str, more: &[String]) {

@@ -145,7 +145,7 @@ async fn separators_in_values_are_encoded_and_queries_carry_no_body() {
     );
     assert_eq!(
         seen[1],
-        "DELETE https://pve.example.com:8006/api2/json/nodes/a/qemu/1250?purge=1&destroy-unreferenced-disks=1 "
+        "DELETE https://pve.example.com:8006/api2/json/nodes/a/qemu/1250?purge=1 "
     );
 }
 

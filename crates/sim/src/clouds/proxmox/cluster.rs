@@ -71,6 +71,9 @@ pub struct Vm {
     pub boots: Option<Timestamp>,
     /// The node that it became.
     pub node_name: Option<String>,
+    /// What QEMU says of it instead of `running`.
+    #[serde(default)]
+    pub qmp: Option<String>,
 }
 
 impl Vm {
@@ -85,6 +88,7 @@ impl Vm {
             ha: false,
             boots: None,
             node_name: None,
+            qmp: None,
         }
     }
 
@@ -159,6 +163,8 @@ pub(super) struct Cluster {
     pub(super) touched: Vec<u32>,
     pub(super) orders: Vec<Order>,
     pub(super) counter: u32,
+    /// How often each thing that went wrong was said.
+    pub(super) said: BTreeMap<String, u32>,
 }
 
 impl Default for Cluster {
@@ -171,6 +177,7 @@ impl Default for Cluster {
             touched: Vec::new(),
             orders: Vec::new(),
             counter: 0,
+            said: BTreeMap::new(),
         }
     }
 }
@@ -184,11 +191,18 @@ impl Cluster {
             .filter(|(_, task)| task.end.is_none() && task.due <= now)
             .map(|(upid, _)| upid.clone())
             .collect();
+        // The index of tasks does not go back for ever.
+        let kept = now
+            .checked_sub(Duration::from_hours(1))
+            .unwrap_or(Timestamp::MIN);
+        self.tasks
+            .retain(|_, task| task.end.is_none() || task.due >= kept);
         for upid in due {
             let Some(task) = self.tasks.get(&upid).cloned() else {
                 continue;
             };
-            let fault = self.take_task_fault(&task.kind);
+            let fault = task.fails.clone();
+            let fault = fault.or_else(|| self.take_task_fault(&task.kind));
             let end = match fault {
                 Some(error) => {
                     self.undo(&task, options);
@@ -196,6 +210,9 @@ impl Cluster {
                 }
                 None => self.apply(&task, options, now),
             };
+            if let Err(error) = &end {
+                self.say(&task.kind, error);
+            }
             if let Some(task) = self.tasks.get_mut(&upid) {
                 task.end = Some(end.err().unwrap_or_else(|| "OK".to_owned()));
             }
@@ -211,6 +228,46 @@ impl Cluster {
         for vmid in booting {
             self.boot(vmid, options);
         }
+    }
+
+    /// Counts a thing that went wrong, whichever machine and host it was about.
+    pub(super) fn say(&mut self, what: &str, text: &str) {
+        let mut said = format!("{what}: ");
+        for part in text.chars() {
+            match part {
+                '0'..='9' if said.ends_with('N') => {}
+                '0'..='9' => said.push('N'),
+                other => said.push(other),
+            }
+        }
+        *self.said.entry(said).or_default() += 1;
+    }
+
+    /// Memory that machines are promised, by host: those that run, and those that are there to be started.
+    pub(super) fn sold(&self) -> BTreeMap<String, u64> {
+        let mut sold = BTreeMap::new();
+        let was_stopped = |vm: &Vm| !vm.running && vm.changed.is_some_and(|(_, before)| before);
+        let all = self.vms.values();
+        for vm in all.filter(|vm| !vm.is_template() && !was_stopped(vm)) {
+            *sold.entry(vm.node.clone()).or_default() += vm.memory();
+        }
+        sold
+    }
+
+    /// How many machines are being made on one of these storages.
+    pub(super) fn made_at_once(&self, host: &str, config: &BTreeMap<String, String>) -> usize {
+        let storages: Vec<String> = drives(config).into_iter().map(|(name, _)| name).collect();
+        let makes = |task: &&TaskSim| {
+            let vm = self.vms.get(&task.vmid);
+            task.end.is_none()
+                && task.node == host
+                && matches!(task.effect, Effect::Created | Effect::Cloned)
+                && vm.is_some_and(|vm| {
+                    let own = drives(&vm.config);
+                    own.iter().any(|(name, _)| storages.contains(name))
+                })
+        };
+        self.tasks.values().filter(makes).count()
     }
 
     /// When something happens next.

@@ -54,11 +54,22 @@ async fn any(State(cloud): State<ProxmoxCloud>, request: Request) -> Response {
         Some(CallFault::Refused(status, reason)) => {
             return refuse(&cloud, &Refused::new(status, reason));
         }
+        Some(CallFault::Field(field, text)) => {
+            let reason = "Parameter verification failed.".to_owned();
+            return refuse(
+                &cloud,
+                &Refused(400, reason, BTreeMap::from([(field, text)])),
+            );
+        }
         Some(CallFault::Says(status, body)) => {
+            cloud.lock().cluster.say("says", &body);
             let status = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
             return (status, body).into_response();
         }
-        Some(CallFault::Hangs) => return std::future::pending().await,
+        Some(CallFault::Hangs) => {
+            cloud.lock().cluster.say("hangs", "no answer");
+            return std::future::pending().await;
+        }
         Some(CallFault::Lost | CallFault::Late(..)) | None => {}
     }
     let token = parts
@@ -87,8 +98,10 @@ async fn any(State(cloud): State<ProxmoxCloud>, request: Request) -> Response {
     }
     let answer = handle(&cloud, &parts.method, path, token, json, &body);
     cloud.act();
+    cloud.lock().count_sold();
     cloud.changed.notify_one();
     if fault == Some(CallFault::Lost) {
+        cloud.lock().cluster.say("lost", parts.method.as_str());
         return (StatusCode::GATEWAY_TIMEOUT, "the answer is lost").into_response();
     }
     match answer {
@@ -100,6 +113,13 @@ async fn any(State(cloud): State<ProxmoxCloud>, request: Request) -> Response {
 /// The text is in the reason phrase, and in newer versions in the body too.
 fn refuse(cloud: &ProxmoxCloud, refused: &Refused) -> Response {
     let Refused(status, reason, errors) = refused;
+    let named = errors
+        .iter()
+        .fold(reason.clone(), |mut said, (field, text)| {
+            let _ = write!(said, " {field}: {text}");
+            said
+        });
+    cloud.lock().cluster.say(&status.to_string(), &named);
     let mut body = json!({"data": null});
     if cloud.lock().options.messages {
         body["message"] = json!(format!("{reason}\n"));
@@ -213,7 +233,10 @@ fn permissions() -> Value {
     json!({"/": granted, "/vms": granted, "/nodes": granted, "/storage": granted})
 }
 
-fn status(inner: &Inner) -> Value {
+fn status(inner: &mut Inner) -> Value {
+    if !inner.cluster.quorum {
+        inner.cluster.say("status", "not quorate");
+    }
     let hosts = &inner.options.hosts;
     let mut rows = vec![
         json!({"type": "cluster", "id": "cluster", "name": inner.options.cluster, "version": 3,
@@ -297,6 +320,17 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
+    /// The end of a task that gets no lock on its storage in time, if too much is being made there.
+    fn waits_for_lock(&self, inner: &Inner, vmid: u32, effect: Effect) -> Option<String> {
+        let most = inner.options.makes_at_once?;
+        let vm = inner.cluster.vms.get(&vmid)?;
+        let makes = matches!(effect, Effect::Created | Effect::Cloned);
+        let others = inner.cluster.made_at_once(self.host, &vm.config);
+        (makes && others >= most).then(|| {
+            "can't lock file '/var/lock/pve-manager/pve-storage-local-zfs' - got timeout".to_owned()
+        })
+    }
+
     #[expect(
         clippy::unnecessary_wraps,
         reason = "an answer among others that may be refusals"
@@ -315,6 +349,7 @@ impl Call<'_> {
             node: self.host.to_owned(),
             due: self.now.checked_add(takes).unwrap_or(self.now),
             effect,
+            fails: self.waits_for_lock(inner, vmid, effect),
             end: None,
         };
         Ok(json!(inner.cluster.begin(task, self.user, self.now)))
@@ -541,7 +576,8 @@ fn on_machine(
             let status = if vm.running { "running" } else { "stopped" };
             let mut row = vm.row(vmid, call.now, None);
             row["status"] = json!(status);
-            row["qmpstatus"] = json!(status);
+            let qmp = vm.qmp.as_deref().filter(|_| vm.running);
+            row["qmpstatus"] = json!(qmp.unwrap_or(status));
             row["ha"] = json!({"managed": u8::from(vm.ha)});
             Ok(row)
         }

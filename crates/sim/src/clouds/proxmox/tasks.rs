@@ -26,6 +26,8 @@ pub(super) struct TaskSim {
     pub(super) node: String,
     pub(super) due: Timestamp,
     pub(super) effect: Effect,
+    /// How it is bound to end, if in vain.
+    pub(super) fails: Option<String>,
     /// How it ended.
     pub(super) end: Option<String>,
 }
@@ -99,6 +101,7 @@ impl Cluster {
                 let later = TaskSim {
                     kind: "qmstop".to_owned(),
                     effect: Effect::Stopped,
+                    fails: None,
                     due: now.checked_add(options.starts_within).unwrap_or(now),
                     end: None,
                     ..task.clone()

@@ -9,6 +9,9 @@ use serde_json::{Value, json};
 
 use super::models::{BootPlace, Model, Property, Versions};
 
+/// How long a session may be idle.
+const IDLE: Duration = Duration::from_mins(30);
+
 /// What a host is.
 #[derive(Clone, Debug)]
 pub struct HostSetup {
@@ -88,7 +91,14 @@ pub(super) struct Bmc {
     joined: bool,
     /// Boots from the network and from elsewhere.
     pub(super) boots: (u32, u32),
-    pub(super) sessions: BTreeMap<String, u64>,
+    /// Open sessions by their token: the number, and when it was last used.
+    pub(super) sessions: BTreeMap<String, (u64, Timestamp)>,
+    /// So many reads do not say whether it is on, because the BMC has just restarted.
+    pub(super) unaware: u32,
+    /// So many boot changes are accepted and not kept.
+    pub(super) forgetful: u32,
+    /// So many orders to power on are accepted and not carried out.
+    pub(super) stuck: u32,
     pub(super) issued: u64,
     pub(super) opened: u64,
     pub(super) refused_logins: u32,
@@ -117,10 +127,19 @@ impl Bmc {
             joined: false,
             boots: (0, 0),
             sessions: BTreeMap::new(),
+            unaware: 0,
+            forgetful: 0,
+            stuck: 0,
             issued: 0,
             opened: 0,
             refused_logins: 0,
         }
+    }
+
+    /// Ends sessions that were not used for long, as BMCs do.
+    pub(super) fn end_idle(&mut self, now: Timestamp) {
+        self.sessions
+            .retain(|_, (_, used)| now.duration_since(*used).unsigned_abs() < IDLE);
     }
 
     /// Whether it has power or is about to.
@@ -211,7 +230,9 @@ impl Bmc {
         boot
     }
 
-    pub(super) fn system(&self) -> Value {
+    pub(super) fn system(&mut self) -> Value {
+        let unaware = self.unaware > 0;
+        self.unaware = self.unaware.saturating_sub(1);
         let model = &self.setup.model;
         let path = self.path();
         let power = match self.power {
@@ -230,6 +251,9 @@ impl Bmc {
             "Status": {"State": "Enabled", "Health": self.setup.health},
             "ProcessorSummary": {"Count": 2, "Model": "CPU"}, "MemorySummary": {"TotalSystemMemoryGiB": self.setup.memory_mib / 1024},
             "Actions": {"#ComputerSystem.Reset": reset}});
+        if unaware {
+            system["PowerState"] = Value::Null;
+        }
         match model.boot {
             BootPlace::System => system["Boot"] = self.boot(),
             BootPlace::Settings => {
@@ -246,6 +270,11 @@ impl Bmc {
     pub(super) fn settings(&self) -> Value {
         let path = format!("{}/Settings", self.path().trim_end_matches('/'));
         json!({"@odata.id": path, "Id": "Settings", "Boot": self.boot()})
+    }
+
+    /// Something is changed by hand: versions that were read before are out of date.
+    pub(super) fn touch(&mut self) {
+        self.version += 1;
     }
 
     /// Changes the system or its settings object.
@@ -324,6 +353,10 @@ impl Bmc {
             let said = "BootSourceOverrideMode is a required property".to_owned();
             return Err((400, "Base.1.8.PropertyMissing", said));
         }
+        if self.forgetful > 0 {
+            self.forgetful -= 1;
+            return Ok(());
+        }
         if let Some(mode) = mode {
             mode.clone_into(&mut self.mode);
         }
@@ -376,6 +409,10 @@ impl Bmc {
                 Ok(())
             }
             ("GracefulShutdown", _) => Ok(()),
+            (_, Power::Off) if self.stuck > 0 => {
+                self.stuck -= 1;
+                Ok(())
+            }
             (_, Power::Off) => {
                 self.power = Power::Starting(later(now, model.powers_on));
                 Ok(())

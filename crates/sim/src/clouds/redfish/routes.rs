@@ -7,6 +7,7 @@ use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::bmc::{Bmc, Refused};
@@ -89,7 +90,7 @@ fn serve(
     path: &str,
     headers: &HeaderMap,
     body: &Value,
-    now: jiff::Timestamp,
+    now: Timestamp,
 ) -> Response {
     let trimmed = path.trim_end_matches('/');
     let model = bmc.setup.model.clone();
@@ -98,9 +99,10 @@ fn serve(
         return reply(200, &root(bmc), &[]);
     }
     if trimmed == sessions && method == Method::POST && model.sessions > 0 {
-        return log_in(bmc, body, sessions);
+        bmc.end_idle(now);
+        return log_in(bmc, body, sessions, now);
     }
-    if !is_known(bmc, headers) {
+    if !is_known(bmc, headers, now) {
         let said = "authentication is required".to_owned();
         return refusal((401, "Base.1.8.ResourceAtUriUnauthorized", said));
     }
@@ -152,7 +154,7 @@ fn serve(
             .next()
             .and_then(|id| id.parse::<u64>().ok());
         let before = bmc.sessions.len();
-        bmc.sessions.retain(|_, one| Some(*one) != id);
+        bmc.sessions.retain(|_, (one, _)| Some(*one) != id);
         let gone = bmc.sessions.len() < before;
         return reply(if gone { 204 } else { 404 }, &Value::Null, &[]);
     }
@@ -171,7 +173,7 @@ fn root(bmc: &Bmc) -> Value {
     root
 }
 
-fn log_in(bmc: &mut Bmc, body: &Value, sessions: &str) -> Response {
+fn log_in(bmc: &mut Bmc, body: &Value, sessions: &str, now: Timestamp) -> Response {
     let good = body["UserName"] == bmc.setup.username.as_str()
         && body["Password"] == bmc.setup.password.as_str();
     if !good {
@@ -186,17 +188,22 @@ fn log_in(bmc: &mut Bmc, body: &Value, sessions: &str) -> Response {
     bmc.issued += 1;
     bmc.opened += 1;
     let token = format!("token-{}-{}", bmc.uuid(), bmc.issued);
-    bmc.sessions.insert(token.clone(), bmc.issued);
+    bmc.sessions.insert(token.clone(), (bmc.issued, now));
     let uri = format!("{sessions}/{}", bmc.issued);
     let body =
         json!({"@odata.id": uri, "Id": bmc.issued.to_string(), "UserName": bmc.setup.username});
     reply(201, &body, &[("X-Auth-Token", &token), ("Location", &uri)])
 }
 
-fn is_known(bmc: &mut Bmc, headers: &HeaderMap) -> bool {
+fn is_known(bmc: &mut Bmc, headers: &HeaderMap, now: Timestamp) -> bool {
+    bmc.end_idle(now);
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     if let Some(token) = text("X-Auth-Token") {
-        return bmc.sessions.contains_key(token);
+        let session = bmc.sessions.get_mut(token);
+        return session.is_some_and(|(_, used)| {
+            *used = now;
+            true
+        });
     }
     let pair = format!("{}:{}", bmc.setup.username, bmc.setup.password);
     let wanted = format!("Basic {}", STANDARD.encode(pair));

@@ -166,9 +166,26 @@ impl Redfish {
         term.ok_or_else(|| ProviderError::Transient("this process does not lead".to_owned()))
     }
 
+    /// Reserves the hosts that other classes have claimed, of which this process may not have served any yet. From then on
+    /// they tell by their reservations.
+    async fn learn_of_others(&self, term: u64) -> Result<(), ProviderError> {
+        let entries = self.ledger.load_all().await?;
+        // Other clouds keep other things in their ledgers.
+        for claim in entries.iter().filter_map(|entry| Claim::read(entry).ok()) {
+            if let Err(other) = self.reservations.reserve(&claim.identity, &claim.uid, term) {
+                tracing::debug!(host = %claim.host, machine = %claim.uid.0, other = %other.0,
+                    "host of another class was claimed anew meanwhile");
+            }
+        }
+        Ok(())
+    }
+
     /// All claims, as they stand in the ledger.
     async fn load(&self) -> Result<Vec<Claim>, ProviderError> {
         let term = self.term()?;
+        if self.memory().term != Some(term) {
+            self.learn_of_others(term).await?;
+        }
         let entries = self.ledger.load().await?;
         let claims = entries.iter().map(Claim::read);
         let claims: Vec<Claim> = claims.collect::<Result<_, _>>()?;
@@ -292,7 +309,10 @@ impl Redfish {
         own: Option<&Uid>,
     ) -> Option<(String, bool)> {
         let identity = host.identity(system);
-        let holder = self.reservations.holder(&identity, term);
+        let holder = self.reservations.holder(
+            |claimed| *claimed == *identity || host.is(system, claimed),
+            term,
+        );
         if let Some(uid) = holder.filter(|uid| own != Some(uid)) {
             return Some((format!("host {} is machine {}", host.name(), uid.0), false));
         }
