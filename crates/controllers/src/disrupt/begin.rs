@@ -16,7 +16,7 @@ use super::drain_slots::DrainSlots;
 use super::moves::{self, Moves};
 use super::progress::{obstacle, undo};
 use super::taint::{Taintedness, taint};
-use super::{delete, guard, recent};
+use super::{RemovalReason, delete, guard, recent};
 use crate::context::Context;
 use crate::edge::clients::WriteError;
 use crate::edge::events::Severity;
@@ -196,7 +196,7 @@ async fn take_away(
         moves.promise(context, &removal.node);
         let current = context.view.read().machines.get(&machine.key).cloned();
         if let Some(current) = current {
-            delete(context, &current, word(removal.cause)).await;
+            delete(context, &current, removal.cause.into()).await;
         }
     }
 }
@@ -402,10 +402,5 @@ async fn intend(
 
 /// The word for a cause in metrics and events, as Karpenter has it.
 pub(super) fn word(cause: DisruptionReason) -> &'static str {
-    match cause {
-        DisruptionReason::Empty => "empty",
-        DisruptionReason::Drifted => "drifted",
-        DisruptionReason::Underutilized => "underutilized",
-        DisruptionReason::Expired => "expired",
-    }
+    RemovalReason::from(cause).word()
 }

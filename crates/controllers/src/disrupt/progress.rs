@@ -16,7 +16,7 @@ use tracing::{info, warn};
 use super::begin::word;
 use super::drain_slots::DrainSlots;
 use super::taint::{Taintedness, is_work, live_pods, taint};
-use super::{delete, places};
+use super::{RemovalReason, delete, places};
 use crate::context::Context;
 use crate::edge::clock;
 use crate::edge::events::Severity;
@@ -226,7 +226,7 @@ async fn finish(context: &Context, intent: &Intent, open: &[&Arc<MachineRecord>]
             undo(context, &intent.id).await;
             return;
         }
-        delete(context, machine, word(intent.cause)).await;
+        delete(context, machine, intent.cause.into()).await;
     }
     DrainSlots::new(context, &context.view.read());
 }
@@ -292,7 +292,7 @@ pub(super) async fn undo(context: &Context, id: &Name) {
     };
     for machine in &unneeded {
         info!(machine = %machine.key, %id, "replacement is no longer needed");
-        delete(context, machine, "unneeded").await;
+        delete(context, machine, RemovalReason::Unneeded).await;
     }
     for machine in machines.iter().filter(|one| one.deleting.is_none()) {
         let node = machine

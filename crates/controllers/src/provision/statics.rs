@@ -12,6 +12,7 @@ use tracing::{info, warn};
 
 use super::{Outcome, launch, offers};
 use crate::context::{Context, Mode};
+use crate::disrupt::{self, RemovalReason};
 use crate::record::{MachineRecord, PoolRecord};
 use crate::view::pods::Owner;
 
@@ -176,6 +177,6 @@ async fn shrink(context: &Context, active: &[Arc<MachineRecord>], surplus: usize
     });
     for machine in sorted.into_iter().take(surplus) {
         info!(machine = %machine.key, "node is removed: pool has more nodes than spec.replicas");
-        crate::disrupt::delete(context, machine, "static").await;
+        disrupt::delete(context, machine, RemovalReason::Static).await;
     }
 }

@@ -20,7 +20,7 @@ use tracing::{error, info, warn};
 use super::visits::Visits;
 use crate::context::{Context, Mode};
 use crate::dialect::Dialect;
-use crate::disrupt::delete;
+use crate::disrupt::{RemovalReason, delete};
 use crate::edge::clients::while_leading;
 use crate::edge::clock;
 use crate::lifecycle::NodeChange;
@@ -247,7 +247,7 @@ async fn lost(context: &Context, slot: &Slot, all: &[Machine], suspects: &Mutex<
             Err(ProviderError::NotFound(_))
         ) {
             info!(machine = %machine.key, %id, "machine no longer exists at the cloud: its object is deleted");
-            delete(context, machine, "garbage_collected").await;
+            delete(context, machine, RemovalReason::GarbageCollected).await;
         }
     }
     for machine in &nodeless {
@@ -261,7 +261,7 @@ async fn lost(context: &Context, slot: &Slot, all: &[Machine], suspects: &Mutex<
         }
         if ripe(&mut locked(suspects).objects, &machine.uid.0, now) {
             info!(machine = %machine.key, node = %name, "node of the machine was deleted");
-            delete(context, machine, "garbage_collected").await;
+            delete(context, machine, RemovalReason::GarbageCollected).await;
         }
     }
     let seen: BTreeSet<&Name> = gone.iter().chain(&nodeless).map(|one| &one.uid.0).collect();

@@ -7,7 +7,7 @@ use tracing::{info, warn};
 
 use super::visits::Visits;
 use crate::context::{Context, Mode};
-use crate::disrupt::{delete, of_another};
+use crate::disrupt::{RemovalReason, delete, of_another};
 use crate::edge::clients::while_leading;
 use crate::edge::events::Severity;
 use crate::market::slots::Slot;
@@ -63,7 +63,7 @@ async fn heed(context: &Context, notices: Vec<Notice>) {
         }
         let machine = note(context, machine).await;
         if machine.deleting.is_none() {
-            delete(context, &machine, "interrupted").await;
+            delete(context, &machine, RemovalReason::Interrupted).await;
         }
     }
 }

@@ -12,6 +12,7 @@ use tracing::warn;
 
 use crate::context::{Context, Mode};
 use crate::dialect::Dialect;
+use crate::disrupt::{self, RemovalReason};
 use crate::edge::clients::WriteError;
 use crate::edge::events::Severity;
 use crate::edge::metrics::{PoolLabel, PoolReason, PoolResource};
@@ -208,7 +209,7 @@ async fn finalize(
         world.machines.iter().filter(own).cloned().collect()
     };
     for machine in left.iter().filter(|one| one.deleting.is_none()) {
-        crate::disrupt::delete(context, machine, "pool_deleted").await;
+        disrupt::delete(context, machine, RemovalReason::PoolDeleted).await;
     }
     if !left.is_empty() {
         let s = if left.len() == 1 { "" } else { "s" };

@@ -11,7 +11,7 @@ use joiner_core::name::Name;
 use tracing::{info, warn};
 
 use crate::context::{Context, Mode};
-use crate::disrupt::delete;
+use crate::disrupt::{RemovalReason, delete};
 use crate::edge::clock;
 use crate::edge::events::Severity;
 use crate::record::{MachineRecord, MetadataChange, annotations};
@@ -152,7 +152,7 @@ async fn replace(context: &Context, machine: &MachineRecord, why: &str) {
     match dialect.patch_machine(machine, &change).await {
         Ok(written) => {
             context.view.note_machine(written.clone());
-            delete(context, &written, "unhealthy").await;
+            delete(context, &written, RemovalReason::Unhealthy).await;
         }
         Err(error) => {
             warn!(machine = %machine.key, %error, "unhealthy node could not be replaced yet");
