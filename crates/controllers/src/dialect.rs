@@ -9,6 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 use jiff::Timestamp;
+use joiner_core::money::Money;
 use joiner_core::name::{Labels, Name};
 use joiner_core::problem::Catalog;
 use joiner_providers::{Ledger, Owner, Provider, ProviderError, Uid};
@@ -161,6 +162,12 @@ pub trait Dialect: Send + Sync {
     /// Whether objects of this family say what they cost and how many pods they hold, and want it kept up to date.
     fn keeps_prices(&self) -> bool {
         false
+    }
+
+    /// What is to be written beside the status of a machine object so that it says what the machine costs now. `None` if
+    /// it says so already, or if objects of this family have no place for it.
+    fn price_change(&self, _machine: &MachineRecord, _price: Money) -> Option<MetadataChange> {
+        None
     }
 
     /// Whether pools of this family say what their machines cost.

@@ -46,7 +46,7 @@ use crate::edge::clock;
 use crate::edge::events::Severity;
 use crate::edge::metrics::{Evaluation, Validation, consolidation_type};
 use crate::last_decision::LastDecision;
-use crate::lifecycle::delete;
+use crate::lifecycle::{RemovalReason, delete};
 use crate::record::{Key, MachineRecord};
 
 /// How often disruptions under way are looked at, and how soon after a change.
@@ -126,7 +126,7 @@ async fn expire(context: &Context) {
     };
     for machine in old {
         info!(machine = %machine.key, "expired");
-        delete(context, &machine, "expired").await;
+        delete(context, &machine, RemovalReason::Expired).await;
     }
 }
 

@@ -24,6 +24,7 @@ mod perform;
 pub mod queue;
 pub mod reconcile;
 mod register;
+mod removal;
 mod standing;
 mod terminate;
 #[cfg(test)]
@@ -41,6 +42,7 @@ pub(crate) use delete::{delete, of_another};
 pub use memory::{Memory, ProviderAnswer};
 pub use nodepatch::NodeChange;
 pub(crate) use register::UNREGISTERED;
+pub(crate) use removal::RemovalReason;
 
 use crate::record::{
     Condition, Conditions, MANAGED_BY, MachineRecord, MachineStatus, Mark, MetadataChange, Truth,

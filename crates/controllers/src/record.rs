@@ -12,6 +12,7 @@ use joiner_core::name::Name;
 pub use condition::{Condition, Conditions, Truth, kinds};
 pub use machine::{
     Intent, MachineRecord, MachineStatus, MetadataChange, NewMachine, Offer, annotations,
+    price_text,
 };
 pub use mark::{MACHINE_UID, MANAGED_BY, Mark, manager};
 pub use pool::{

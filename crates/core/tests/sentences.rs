@@ -1,17 +1,20 @@
 //! Every sentence that tells why: as one table, so that a change of words is seen as a whole.
 #![allow(
     clippy::unwrap_used,
+    clippy::too_many_lines,
     reason = "helpers of tests may give up, and stand beside what they help"
 )]
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use joiner_core::disrupt;
 use joiner_core::money::Money;
 use joiner_core::pack::{Options, solve};
-use joiner_core::plan::Reason;
+use joiner_core::plan::{Code, Reason};
 use joiner_core::problem::{DisruptionReason, Problem};
 use serde_json::{Value, json};
+use strum::IntoEnumIterator as _;
 
 /// Two pools that sell c2 and c4; one has a taint.
 fn problem(pods: &Value, change: impl FnOnce(&mut Value)) -> Problem {
@@ -40,13 +43,21 @@ fn pod(requests: &Value, rules: &[(&str, Value)]) -> Value {
     json!([{"name": "web", "count": 2, "spec": spec}])
 }
 
-/// Why the first pod without a place has none.
-fn unplaced(pods: &Value, change: impl FnOnce(&mut Value)) -> String {
-    let plan = solve(&problem(pods, change), &Options::default());
-    plan.unplaced.first().unwrap().reason.to_string()
+/// A row of the table: what is shown, its code and its sentence.
+type Row = (&'static str, (Code, String));
+
+fn row(reason: &Reason, code: Code) -> (Code, String) {
+    (code, reason.to_string())
 }
 
-fn placements() -> Vec<(&'static str, String)> {
+/// Why the first pod without a place has none.
+fn unplaced(pods: &Value, change: impl FnOnce(&mut Value)) -> (Code, String) {
+    let plan = solve(&problem(pods, change), &Options::default());
+    let first = plan.unplaced.first().unwrap();
+    row(&first.reason, first.code())
+}
+
+fn placements() -> Vec<Row> {
     let small = json!({"cpu": 100, "pods": 1});
     let none = |_: &mut Value| {};
     let taint = json!([{"key": "team", "value": "a", "effect": "NoSchedule"}]);
@@ -119,11 +130,30 @@ fn placements() -> Vec<(&'static str, String)> {
             "no pool",
             unplaced(&pod(&small, &[]), |file| file["pools"] = json!([])),
         ),
+        (
+            "closed pool",
+            unplaced(&pod(&small, &[]), |file| {
+                file["pools"][0]["closed"] = json!("its node class is not ready");
+            }),
+        ),
+        (
+            "too many resources",
+            unplaced(&pod(&many_resources(), &[]), none),
+        ),
     ]
 }
 
+/// More different resources than are counted.
+fn many_resources() -> Value {
+    let mut all = json!({"cpu": 100, "pods": 1});
+    for number in 10..30 {
+        all[format!("example.com/r{number}")] = json!(1);
+    }
+    all
+}
+
 /// Why a node of four cores with one pod stays.
-fn kept(change: impl FnOnce(&mut Value)) -> String {
+fn kept(change: impl FnOnce(&mut Value)) -> (Code, String) {
     let pods = json!([]);
     let plan = disrupt::plan(
         &problem(&pods, |file| {
@@ -141,13 +171,14 @@ fn kept(change: impl FnOnce(&mut Value)) -> String {
         }),
         &Options::default(),
     );
-    match plan.kept.first() {
-        Some(kept) => kept.reason.to_string(),
-        None => plan.removals.first().unwrap().reason.to_string(),
+    if let Some(kept) = plan.kept.first() {
+        return row(&kept.reason, kept.code);
     }
+    let gone = plan.removals.first().unwrap();
+    row(&gone.reason, gone.code())
 }
 
-fn nodes() -> Vec<(&'static str, String)> {
+fn nodes() -> Vec<Row> {
     let light =
         |file: &mut Value| file["nodes"][0]["pods"][0]["spec"]["requests"]["cpu"] = json!(500);
     vec![
@@ -191,21 +222,89 @@ fn nodes() -> Vec<(&'static str, String)> {
                 file["pools"][0]["disruption"]["budgets"] = json!([{"amount": {"nodes": 0}}]);
             }),
         ),
+        ("spot for spot", kept(|file| spot(file, &light))),
         (
-            "spot for spot",
+            "spot choice",
+            kept(|file| {
+                spot(file, &light);
+                file["pools"][0]["disruption"]["spotToSpot"] = json!(true);
+            }),
+        ),
+        (
+            "just now",
+            kept(|file| {
+                file["pools"][0]["disruption"] = json!({"consolidateAfter": "PT1H"});
+                file["nodes"][0]["lastPodEvent"] = json!("2026-11-13T11:59:00Z");
+            }),
+        ),
+        (
+            "replicas",
+            kept(|file| file["pools"][0]["replicas"] = json!(1)),
+        ),
+        (
+            "young",
             kept(|file| {
                 light(file);
-                file["nodes"][0]["capacityType"] = json!("spot");
-                for kind in 0..2 {
-                    file["catalogs"][0]["types"][kind]["offerings"][0]["capacityType"] =
-                        json!("spot");
-                }
+                file["nodes"][0]["created"] = json!("2026-11-13T11:59:00Z");
+                file["pools"][0]["disruption"]["minAge"] = json!("PT1H");
+            }),
+        ),
+        (
+            "no price",
+            kept(|file| {
+                light(file);
+                file["nodes"][0]["price"] = json!(null);
+            }),
+        ),
+        (
+            "PodDisruptionBudget",
+            kept(|file| {
+                light(file);
+                guard(file, &["web"]);
+            }),
+        ),
+        (
+            "two of them",
+            kept(|file| {
+                light(file);
+                guard(file, &["web", "shop"]);
+            }),
+        ),
+        (
+            "minValues",
+            kept(|file| {
+                light(file);
+                file["pools"][0]["requirements"] = json!([{"key": "node.kubernetes.io/instance-type",
+                    "operator": "Exists", "minValues": 2}]);
+            }),
+        ),
+        (
+            "minSavings",
+            kept(|file| {
+                light(file);
+                file["pools"][0]["disruption"]["minSavings"] = json!(90);
             }),
         ),
     ]
 }
 
-fn others() -> Vec<(&'static str, String)> {
+/// Everything is spot, and the node has room to spare.
+fn spot(file: &mut Value, light: &impl Fn(&mut Value)) {
+    light(file);
+    file["nodes"][0]["capacityType"] = json!("spot");
+    for kind in 0..2 {
+        file["catalogs"][0]["types"][kind]["offerings"][0]["capacityType"] = json!("spot");
+    }
+}
+
+/// Budgets that let no pod go now.
+fn guard(file: &mut Value, names: &[&str]) {
+    file["nodes"][0]["pods"][0]["spec"]["namespace"] = json!("default");
+    let budget = |name: &&str| json!({"namespace": "default", "name": name, "selector": {}, "disruptionsAllowed": 0});
+    file["podDisruptionBudgets"] = names.iter().map(budget).collect();
+}
+
+fn others() -> Vec<Row> {
     let cheapest = |considered, runner_up| Reason::Cheapest {
         considered,
         runner_up,
@@ -228,12 +327,17 @@ fn others() -> Vec<(&'static str, String)> {
         ),
         ("expired", gone(DisruptionReason::Expired, 0.0, "")),
     ];
-    all.map(|(name, reason)| (name, reason.to_string())).into()
+    all.map(|(name, reason)| {
+        let code = reason.code();
+        (name, row(&reason, code))
+    })
+    .into()
 }
 
 #[test]
-fn every_reason_reads_as_the_table_says() {
+fn every_reason_reads_as_the_table_says_and_no_code_lacks_a_sentence() {
     let mut told = String::new();
+    let mut seen = BTreeSet::new();
     for (title, rows) in [
         ("Pods without a place", placements()),
         ("Nodes", nodes()),
@@ -241,9 +345,14 @@ fn every_reason_reads_as_the_table_says() {
     ] {
         told += title;
         told += "\n";
-        for (name, sentence) in rows {
-            writeln!(told, "  {name:<20} {sentence}").unwrap();
+        for (name, (code, sentence)) in rows {
+            seen.insert(code);
+            writeln!(told, "  {name:<20} {:<20} {sentence}", <&str>::from(code)).unwrap();
         }
     }
+    let silent: Vec<Code> = Code::iter()
+        .filter(|code| *code != Code::Other && !seen.contains(code))
+        .collect();
+    assert_eq!(silent, [], "codes without a sentence\n{told}");
     assert_eq!(told, include_str!("sentences.txt"), "\n{told}");
 }

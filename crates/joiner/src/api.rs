@@ -7,6 +7,7 @@ pub(crate) mod fleet;
 pub(crate) mod history;
 pub(crate) mod market;
 pub(crate) mod model;
+pub(crate) mod opencost;
 pub(crate) mod order;
 pub(crate) mod overview;
 pub(crate) mod watched;

@@ -19,7 +19,7 @@ use joiner_core::problem::{DaemonSet, PodDisruptionBudget, Problem};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use self::objects::{DisruptionBudget, Meta, Pod as PodObject, Workload};
+use self::objects::{DisruptionBudget, Meta, Workload};
 use self::volumes::Storage;
 use crate::failure::Failure;
 use crate::input;
@@ -36,6 +36,14 @@ impl Object {
     /// The object as one of the forms that matter here.
     fn read<T: DeserializeOwned>(&self) -> Result<T, Failure> {
         T::deserialize(&self.value).map_err(|error| self.fault(&error.to_string()))
+    }
+
+    /// A part of it as one of Kubernetes' own forms; what is not there is as empty.
+    fn read_as<T: DeserializeOwned + Default>(&self, part: &Value) -> Result<T, Failure> {
+        if part.is_null() {
+            return Ok(T::default());
+        }
+        T::deserialize(part).map_err(|error| self.fault(&error.to_string()))
     }
 
     fn fault(&self, what: &str) -> Failure {
@@ -154,19 +162,22 @@ fn passed_over(objects: &[Object]) -> Vec<String> {
 
 /// Names claims that pods mount and that no manifest has.
 fn missing_claims(object: &Object, storage: &Storage) -> Result<Vec<String>, Failure> {
-    let spec = match object.kind.as_str() {
+    let template = match object.kind.as_str() {
         "Deployment" | "ReplicaSet" | "StatefulSet" | "Job" | "DaemonSet" => {
-            object.read::<Workload>()?.spec.template.spec
+            pods::template(object, &object.read::<Workload>()?.spec.template)?
         }
-        "Pod" => object.read::<PodObject>()?.spec,
+        "Pod" => pods::template(object, &object.value)?,
         _ => return Ok(Vec::new()),
     };
     let namespace = object.meta.namespace();
-    let mounted = spec.volumes.iter();
-    let claims =
-        mounted.filter_map(|volume| Some(&volume.persistent_volume_claim.as_ref()?.claim_name));
+    let mounted = template
+        .spec
+        .into_iter()
+        .filter_map(|spec| spec.volumes)
+        .flatten();
+    let claims = mounted.filter_map(|volume| Some(volume.persistent_volume_claim?.claim_name));
     let missing = claims.filter(|claim| storage.volume(&namespace, claim, None).is_none());
-    let note = |claim: &Name| {
+    let note = |claim: String| {
         format!(
             "{} {}/{}: PersistentVolumeClaim {claim} is not among the manifests; its pods are planned as if it could be \
              in any zone, and would wait for it in a cluster",
@@ -262,15 +273,17 @@ fn add(object: &Object, storage: &Storage, problem: &mut Problem) -> Result<(), 
         }
         "DaemonSet" => {
             let workload: Workload = object.read()?;
-            let spec = pods::spec(object, &workload.spec.template, storage)?;
+            let template = pods::template(object, &workload.spec.template)?;
+            let mut spec = pods::spec(object, &template, storage);
+            // One on each node: nothing is left to be spread.
+            spec.spread.clear();
             problem.daemon_sets.push(DaemonSet {
                 name: object.meta.name.clone(),
                 spec: spec.into(),
             });
         }
         "Pod" => {
-            let pod: PodObject = object.read()?;
-            pods::place(object, &pod, storage, problem)?;
+            pods::place(object, storage, problem)?;
         }
         "PodDisruptionBudget" => {
             let budget: DisruptionBudget = object.read()?;

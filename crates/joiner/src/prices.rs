@@ -265,7 +265,7 @@ fn csv(rows: &[Row]) -> String {
 }
 
 /// A cell as CSV has it; the feed's names are not ours to trust.
-fn quoted(cell: &str) -> String {
+pub(crate) fn quoted(cell: &str) -> String {
     if cell.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", cell.replace('"', "\"\""))
     } else {

@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use async_trait::async_trait;
 use futures::{StreamExt as _, stream};
 use joiner_api::karpenter::{CapacityBuffer, NodeClaim, NodeOverlay, NodePool};
+use joiner_core::money::Money;
 use joiner_core::name::{Labels, Name};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{Api, PostParams};
@@ -31,6 +32,12 @@ use crate::view::watch::{Need, guarded};
 pub const NAME: &str = "karpenter";
 /// Finalizer on machine objects and nodes.
 pub const FINALIZER: &str = "karpenter.sh/termination";
+
+/// A pool as decisions see it, from an object that need not be in a cluster. The name of its catalogue is for the caller
+/// to say.
+pub fn read_pool(pool: &NodePool) -> Result<joiner_core::problem::Pool, String> {
+    pool::read(pool)
+}
 
 /// Karpenter's dialect.
 pub struct Karpenter {
@@ -151,6 +158,10 @@ impl Dialect for Karpenter {
 
     fn finalizer(&self) -> &'static str {
         FINALIZER
+    }
+
+    fn price_change(&self, machine: &MachineRecord, price: Money) -> Option<MetadataChange> {
+        machine::price_change(machine, price)
     }
 
     fn shows_cost(&self) -> bool {

@@ -22,7 +22,7 @@ use crate::edge::clients::WriteError;
 use crate::edge::events::Severity;
 use crate::edge::metrics::{Decision, PoolDecision, consolidation_type};
 use crate::guards::limits;
-use crate::lifecycle::delete;
+use crate::lifecycle::{RemovalReason, delete};
 use crate::provision::{Purpose, launch, one_more};
 use crate::record::{
     Condition, Intent, Key, MachineRecord, MetadataChange, Truth, annotations, kinds,
@@ -197,7 +197,7 @@ async fn take_away(
         moves.promise(context, &removal.node);
         let current = context.view.read().machines.get(&machine.key).cloned();
         if let Some(current) = current {
-            delete(context, &current, word(removal.cause)).await;
+            delete(context, &current, removal.cause.into()).await;
         }
     }
 }
@@ -403,10 +403,5 @@ async fn intend(
 
 /// The word for a cause in metrics and events, as Karpenter has it.
 pub(super) fn word(cause: DisruptionReason) -> &'static str {
-    match cause {
-        DisruptionReason::Empty => "empty",
-        DisruptionReason::Drifted => "drifted",
-        DisruptionReason::Underutilized => "underutilized",
-        DisruptionReason::Expired => "expired",
-    }
+    RemovalReason::from(cause).word()
 }

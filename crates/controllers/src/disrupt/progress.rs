@@ -21,7 +21,7 @@ use crate::context::Context;
 use crate::edge::clock;
 use crate::edge::events::Severity;
 use crate::edge::metrics::{Decision, consolidation_type};
-use crate::lifecycle::delete;
+use crate::lifecycle::{RemovalReason, delete};
 use crate::record::{Intent, MachineRecord, MetadataChange, annotations};
 use crate::view::World;
 use crate::view::pods::DISRUPTED;
@@ -227,7 +227,7 @@ async fn finish(context: &Context, intent: &Intent, open: &[&Arc<MachineRecord>]
             undo(context, &intent.id).await;
             return;
         }
-        delete(context, machine, word(intent.cause)).await;
+        delete(context, machine, intent.cause.into()).await;
     }
     DrainSlots::new(context, &context.view.read());
 }
@@ -293,7 +293,7 @@ pub(super) async fn undo(context: &Context, id: &Name) {
     };
     for machine in &unneeded {
         info!(machine = %machine.key, %id, "replacement is no longer needed");
-        delete(context, machine, "unneeded").await;
+        delete(context, machine, RemovalReason::Unneeded).await;
     }
     for machine in machines.iter().filter(|one| one.deleting.is_none()) {
         let node = machine

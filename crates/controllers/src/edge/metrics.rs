@@ -403,6 +403,30 @@ mod tests {
     }
 
     #[test]
+    fn every_help_is_one_sentence_that_ends_with_one_full_stop() {
+        let mut registry = Registry::default();
+        Metrics::register(&mut registry);
+        crate::operators::leftover::LeftoverMetrics::register(&mut registry);
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        let helps: Vec<&str> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("# HELP "))
+            .collect();
+        assert!(helps.len() > NAMES.len(), "{helps:?}");
+        let wrong = |line: &&&str| {
+            let (_, help) = line.split_once(' ').unwrap();
+            let sentence = help.strip_suffix('.').unwrap_or_default();
+            sentence.is_empty()
+                || sentence.ends_with('.')
+                || sentence.contains(". ")
+                || !sentence.starts_with(|first: char| first.is_uppercase())
+        };
+        let wrong: Vec<&&str> = helps.iter().filter(wrong).collect();
+        assert!(wrong.is_empty(), "{wrong:#?}");
+    }
+
+    #[test]
     fn series_do_not_grow_with_machines() {
         let mut registry = Registry::default();
         let metrics = Metrics::register(&mut registry);

@@ -2,6 +2,7 @@
 
 use tracing::{info, warn};
 
+use super::RemovalReason;
 use crate::context::{Context, Mode};
 use crate::edge::clients::WriteError;
 use crate::edge::events::Severity;
@@ -13,38 +14,22 @@ pub(crate) fn of_another(context: &Context, machine: &MachineRecord) -> bool {
     manager.is_some_and(|name| *name != context.mark(machine).managed_by)
 }
 
-/// The label of a metric as a sentence.
-fn words(reason: &str) -> &str {
-    match reason {
-        "empty" => "it is empty",
-        "drifted" => "it is not what its pool asks for any more",
-        "underutilized" => "its pods cost less elsewhere",
-        "expired" => "it is older than expireAfter",
-        "unneeded" => "what it was launched to replace stays",
-        "unhealthy" => "it has been unhealthy for too long",
-        "interrupted" => "its cloud takes the machine away",
-        "garbage_collected" => "its machine or its Node no longer exists",
-        "pool_deleted" => "its pool is being deleted",
-        "static" => "its pool has more nodes than spec.replicas",
-        other => other,
-    }
-}
-
 /// Asks for a machine object to be deleted; its lifecycle does the rest.
 pub(crate) async fn delete(
     context: &Context,
     machine: &MachineRecord,
-    reason: &'static str,
+    reason: RemovalReason,
 ) -> bool {
+    let word = reason.word();
     let Some(dialect) = context.dialect(&machine.key) else {
         return false;
     };
     if context.settings.mode == Mode::ObserveOnly {
-        info!(machine = %machine.key, reason, "observe-only: would remove the node");
+        info!(machine = %machine.key, reason = word, "observe-only: would remove the node");
         return false;
     }
     if of_another(context, machine) {
-        warn!(machine = %machine.key, reason, "managed by another Joiner: not deleted");
+        warn!(machine = %machine.key, reason = word, "managed by another Joiner: not deleted");
         return false;
     }
     match dialect.delete_machine(machine).await {
@@ -58,18 +43,18 @@ pub(crate) async fn delete(
     context
         .edge
         .metrics
-        .machine_disrupted(machine, &title, reason);
+        .machine_disrupted(machine, &title, word);
     context.tell_machine(
         machine,
         Severity::Normal,
         "DisruptionTerminating",
-        &format!("Node is being removed: {}", words(reason)),
+        &format!("Node is being removed: {}", reason.sentence()),
     );
     if dialect.announces_scaling() {
         let pool = machine.pool.as_ref();
         let pool = pool.and_then(|pool| context.view.read().pool(pool).cloned());
         if let Some(pool) = pool {
-            let said = format!("Removing {}: {}", machine.key.name, words(reason));
+            let said = format!("Removing {}: {}", machine.key.name, reason.sentence());
             context.tell_pool(&pool, Severity::Normal, "ScaledDown", &said);
         }
     }

@@ -14,6 +14,10 @@ use crate::edge::events::Severity;
 use crate::record::{MachineRecord, Truth, kinds};
 use crate::view::pods::PodKey;
 
+/// The reason in metrics where a node goes for none of its pool's reasons: a user deleted it, or its cloud takes it
+/// back.
+const NODE_REMOVED: &str = "node_removed";
+
 impl Worker<'_> {
     /// Makes a pod leave within so many seconds.
     pub(super) async fn delete_pod(
@@ -108,7 +112,7 @@ async fn ask(
             });
         let (metric, why) = match why {
             Some(why) => (why.clone(), format!(" ({why})")),
-            None => ("its node goes".to_owned(), String::new()),
+            None => (NODE_REMOVED.to_owned(), String::new()),
         };
         context.edge.metrics.pod_drained(&metric);
         let node = machine.status.node.as_deref().unwrap_or(&machine.key.name);

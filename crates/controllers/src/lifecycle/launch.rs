@@ -8,7 +8,9 @@ use joiner_providers::{LaunchRequest, Machine, MachineState, NodeLink};
 
 use super::{Cause, Observed, ProviderAnswer, Step, Wake, status_or_wait, with_conditions};
 use crate::edge::clock;
-use crate::record::{MachineRecord, MachineStatus, MetadataChange, Truth, annotations, kinds};
+use crate::record::{
+    MachineRecord, MachineStatus, MetadataChange, Truth, annotations, kinds, price_text,
+};
 
 /// The longest that the words of a cloud may be in a condition.
 const WORDS: usize = 300;
@@ -44,10 +46,7 @@ pub(super) fn step(machine: &MachineRecord, observed: &Observed) -> Step {
     }
     let trouble = || observed.memory.trouble.clone().unwrap_or_default();
     let tried = machine.tried();
-    let next = |tried: usize| {
-        let count = Some((tried + 1).to_string().into());
-        Step::Metadata(MetadataChange::annotation(annotations::TRIED, count))
-    };
+    let next = |tried: usize| Step::Metadata(next_offer(machine, tried + 1));
     let Some(offer) = machine.offer() else {
         return Step::Delete(Cause::InsufficientCapacity(trouble()));
     };
@@ -86,6 +85,19 @@ pub(super) fn step(machine: &MachineRecord, observed: &Observed) -> Step {
         startup_taints: machine.startup_taints.clone(),
         max_price: machine.max_price,
     }))
+}
+
+/// Goes on to another offer. Where the object says what its machine costs, that is the price of this one from now on.
+fn next_offer(machine: &MachineRecord, tried: usize) -> MetadataChange {
+    let mut change = MetadataChange::annotation(annotations::TRIED, Some(tried.to_string().into()));
+    if machine.annotations.contains_key(annotations::PRICE)
+        && let Some(offer) = machine.offers.get(tried)
+    {
+        let price = Some(price_text(offer.purchase.price));
+        let price = (annotations::PRICE.into(), price);
+        change.annotations.extend([price]);
+    }
+    change
 }
 
 /// The cloud has a machine for us: write down what it is.

@@ -12,6 +12,7 @@ use tracing::{info, warn};
 
 use super::{Outcome, launch, offers};
 use crate::context::{Context, Mode};
+use crate::lifecycle::{RemovalReason, delete};
 use crate::market::stock::copies;
 use crate::record::{MachineRecord, PoolRecord};
 use crate::view::pods::Owner;
@@ -179,6 +180,6 @@ async fn shrink(context: &Context, active: &[Arc<MachineRecord>], surplus: usize
     });
     for machine in sorted.into_iter().take(surplus) {
         info!(machine = %machine.key, "node is removed: pool has more nodes than spec.replicas");
-        crate::lifecycle::delete(context, machine, "static").await;
+        delete(context, machine, RemovalReason::Static).await;
     }
 }

@@ -38,14 +38,19 @@ pub mod annotations {
     pub const PAUSED: &str = "joiner.dev/paused";
     /// What a pool waits for and until when: a JSON list, kept so that a restart does not forget it.
     pub const WAITING: &str = "joiner.dev/waiting";
-    /// Dollars per hour that were agreed, for people.
+    /// What the machine costs at today's price, in dollars per hour, for people and other tools.
     pub const PRICE: &str = "joiner.dev/price";
-    /// Label of a node: what it cost when it was bought, in dollars per hour, where eks-node-viewer looks for it.
+    /// Label of a node: the same, where eks-node-viewer looks for it.
     pub const INSTANCE_PRICE: &str = "eks-node-viewer/instance-price";
     /// When every pod is gone at the latest.
     pub const TERMINATION_TIMESTAMP: &str = "karpenter.sh/nodeclaim-termination-timestamp";
     /// `"true"` on a node or machine: leave it alone.
     pub const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
+}
+
+/// A price as annotations and labels have it: dollars per hour, to a millionth.
+pub fn price_text(price: Money) -> Name {
+    price.to_micros().dollars().to_string().into()
 }
 
 /// One way to buy a machine, and what one would get. Written down before anything is bought, so that whoever takes

@@ -24,7 +24,7 @@ use crate::context::{Context, Mode};
 use crate::dialect::Dialect;
 use crate::edge::clock;
 use crate::lifecycle::reconcile::unchanged;
-use crate::lifecycle::{NodeChange, delete};
+use crate::lifecycle::{NodeChange, RemovalReason, delete};
 use crate::market::slots::Slot;
 use crate::record::{ClassKey, MachineRecord};
 use crate::view::nodes::{NodeRecord, lower_node};
@@ -149,7 +149,7 @@ async fn lost(context: &Context, slot: &Slot, all: &[Machine], suspects: &Mutex<
             Err(ProviderError::NotFound(_))
         ) {
             info!(machine = %machine.key, %id, "machine no longer exists at the cloud: its object is deleted");
-            delete(context, machine, "garbage_collected").await;
+            delete(context, machine, RemovalReason::GarbageCollected).await;
         }
     }
     for machine in &nodeless {
@@ -163,7 +163,7 @@ async fn lost(context: &Context, slot: &Slot, all: &[Machine], suspects: &Mutex<
         }
         if ripe(&mut locked(suspects).objects, &machine.uid.0, now) {
             info!(machine = %machine.key, node = %name, "node of the machine was deleted");
-            delete(context, machine, "garbage_collected").await;
+            delete(context, machine, RemovalReason::GarbageCollected).await;
         }
     }
     let seen: BTreeSet<&Name> = gone.iter().chain(&nodeless).map(|one| &one.uid.0).collect();

@@ -9,7 +9,7 @@ use super::visits::Visits;
 use crate::context::{Context, Mode};
 use crate::edge::clients::while_leading;
 use crate::edge::events::Severity;
-use crate::lifecycle::{delete, of_another};
+use crate::lifecycle::{RemovalReason, delete, of_another};
 use crate::market::slots::Slot;
 use crate::record::{MachineRecord, MetadataChange, annotations, kinds};
 
@@ -63,7 +63,7 @@ async fn heed(context: &Context, notices: Vec<Notice>) {
         }
         let machine = note(context, machine).await;
         if machine.deleting.is_none() {
-            delete(context, &machine, "interrupted").await;
+            delete(context, &machine, RemovalReason::Interrupted).await;
         }
     }
 }

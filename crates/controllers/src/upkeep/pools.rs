@@ -16,6 +16,7 @@ use crate::edge::clients::WriteError;
 use crate::edge::events::Severity;
 use crate::edge::metrics::{PoolLabel, PoolReason, PoolResource};
 use crate::guards::limits;
+use crate::lifecycle::{RemovalReason, delete};
 use crate::market::prices::Today;
 use crate::record::{Condition, MachineRecord, PoolRecord, PoolStatus, Truth, annotations, kinds};
 use crate::view::World;
@@ -208,7 +209,7 @@ async fn finalize(
         world.machines.iter().filter(own).cloned().collect()
     };
     for machine in left.iter().filter(|one| one.deleting.is_none()) {
-        crate::lifecycle::delete(context, machine, "pool_deleted").await;
+        delete(context, machine, RemovalReason::PoolDeleted).await;
     }
     if !left.is_empty() {
         let s = if left.len() == 1 { "" } else { "s" };

@@ -13,7 +13,7 @@ use tracing::{info, warn};
 use crate::context::{Context, Mode};
 use crate::edge::clock;
 use crate::edge::events::Severity;
-use crate::lifecycle::delete;
+use crate::lifecycle::{RemovalReason, delete};
 use crate::record::{MachineRecord, MetadataChange, annotations};
 
 /// How often nodes are looked at.
@@ -152,7 +152,7 @@ async fn replace(context: &Context, machine: &MachineRecord, why: &str) {
     match dialect.patch_machine(machine, &change).await {
         Ok(written) => {
             context.view.note_machine(written.clone());
-            delete(context, &written, "unhealthy").await;
+            delete(context, &written, RemovalReason::Unhealthy).await;
         }
         Err(error) => {
             warn!(machine = %machine.key, %error, "unhealthy node could not be replaced yet");

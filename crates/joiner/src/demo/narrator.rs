@@ -308,3 +308,49 @@ fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
         .and_then(Value::as_str)
         .unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn claim(annotations: &Value, conditions: &Value) -> Value {
+        json!({"metadata": {"annotations": annotations}, "status": {"conditions": conditions}})
+    }
+
+    #[test]
+    fn why_a_machine_goes_is_told_by_what_joiner_wrote_on_it_and_else_by_what_is_known() {
+        let intent = json!({"joiner.dev/disruption": r#"{"cause": "Underutilized"}"#});
+        let reason = |kind: &str| {
+            json!([{"type": "Initialized", "status": "True"},
+                {"type": kind, "status": "True", "reason": "Empty", "message": "Empty: saves $0.40 an hour"}])
+        };
+        let told = |claim: &Value, interrupted| {
+            let (word, said) = why(claim, interrupted);
+            format!("{word} | {said}")
+        };
+        let used = json!([{"type": "Initialized", "status": "True"}]);
+        // What Joiner decided comes before what its cloud did meanwhile.
+        assert_eq!(
+            told(&claim(&intent, &reason("DisruptionReason")), true),
+            "Underutilized | Underutilized: the replacement is ready"
+        );
+        assert_eq!(
+            told(&claim(&json!({}), &reason("DisruptionReason")), true),
+            "Empty | Empty: saves $0.40 an hour"
+        );
+        assert_eq!(
+            told(&claim(&json!({}), &reason("Drifted")), true),
+            "Interrupted | Interrupted: the cloud takes it back"
+        );
+        assert_eq!(
+            told(&claim(&json!({}), &json!([])), false),
+            "Not started | Not started: the cloud did not provide it in time"
+        );
+        assert_eq!(
+            told(&claim(&json!({}), &used), false),
+            "Deleted by a user | Deleted by a user"
+        );
+    }
+}

@@ -1,20 +1,19 @@
-//! Pods and what makes them.
+//! Pods and what makes them, read by the code that reads them from a cluster.
 
+use joiner_controllers::view::pods::{
+    DoNotDisrupt, Limits, Owner, Specs, lower_pod, lower_template,
+};
 use joiner_core::labels;
 use joiner_core::name::Name;
-use joiner_core::problem::{
-    AffinityTerm, HostPort, Pod, PodSpec, Policy, Problem, Spread, Volume, Weighted,
-};
-use joiner_core::requests::{
-    Container, InitContainer, PodResources, pod_requests, with_limits_as_requests,
-};
-use joiner_core::requirement::{Expression, Operator};
+use joiner_core::problem::{Pod, PodSpec, Problem, Volume};
+use joiner_core::requirement::Operator;
 use joiner_core::resources::Resources;
-use joiner_core::taints::Toleration;
+use k8s_openapi::api::core::v1 as core;
+use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::Object;
-use super::objects::{self, Amounts, NodeTerm, PodTerm, Template, Workload};
+use super::objects::{Amounts, ClaimSpec, Workload};
 use super::volumes::Storage;
 use crate::failure::Failure;
 
@@ -31,7 +30,7 @@ pub(super) fn of_workload(
     } else {
         wanted.replicas.unwrap_or(1)
     };
-    let shared = spec(object, &wanted.template, storage)?;
+    let shared = spec(object, &template(object, &wanted.template)?, storage);
     if wanted.volume_claim_templates.is_empty() {
         return Ok(group(&object.meta.name, count, shared));
     }
@@ -63,33 +62,27 @@ fn group(name: &str, count: u32, spec: PodSpec) -> Vec<Pod> {
 /// A pod by itself: on the node that it names, or waiting.
 pub(super) fn place(
     object: &Object,
-    pod: &objects::Pod,
     storage: &Storage,
     problem: &mut Problem,
 ) -> Result<(), Failure> {
-    let ending = object.meta.deletion_timestamp.is_some();
-    let daemon = object.meta.is_owned_by("DaemonSet");
-    let waits = pod.spec.node_name.is_none();
-    if pod.is_done() || waits && (ending || daemon) {
+    let template = template(object, &object.value)?;
+    let mut whole: core::Pod = object.read_as(&without_spec(&object.value))?;
+    whole.spec.clone_from(&template.spec);
+    let record = lower_pod(whole, &mut Specs::default());
+    let daemon = record.owner == Owner::DaemonSet;
+    let ending = record.deleting.is_some();
+    if record.terminal || record.node.is_none() && (ending || daemon) {
         return Ok(());
     }
-    let template = Template {
-        metadata: object.meta.clone(),
-        spec: pod.spec.clone(),
-    };
-    let spec = spec(object, &template, storage)?;
-    let mut made = Pod::new(&object.meta.name, spec);
-    let annotation = |key: &str| object.meta.annotations.get(key).map(String::as_str);
-    made.do_not_disrupt = annotation("karpenter.sh/do-not-disrupt") == Some("true");
-    made.deletion_cost = annotation("controller.kubernetes.io/pod-deletion-cost")
-        .and_then(|cost| cost.parse().ok())
-        .unwrap_or_default();
+    let mut made = Pod::new(&object.meta.name, spec(object, &template, storage));
+    // Without a clock, what forbids it for a while forbids it.
+    made.do_not_disrupt = record.active() && record.do_not_disrupt != DoNotDisrupt::No;
+    made.deletion_cost = record.deletion_cost;
     made.daemon = daemon;
+    made.unready = record.unready;
     made.ending = ending;
-    // A pod of a stateful set comes again under its name.
-    let gone = ending && !object.meta.is_owned_by("StatefulSet");
-    made.stays_behind = gone || object.meta.is_owned_by("Node");
-    let Some(name) = &pod.spec.node_name else {
+    made.stays_behind = !record.reschedulable();
+    let Some(name) = &record.node else {
         problem.pods.push(made);
         return Ok(());
     };
@@ -103,91 +96,88 @@ pub(super) fn place(
     Ok(())
 }
 
+/// A pod's object without its spec, which is read on its own.
+fn without_spec(pod: &Value) -> Value {
+    let mut rest = pod.clone();
+    if let Some(fields) = rest.as_object_mut() {
+        fields.remove("spec");
+    }
+    rest
+}
+
 /// What a pod made from a template needs.
 pub(super) fn spec(
     object: &Object,
-    template: &Template,
+    template: &core::PodTemplateSpec,
     storage: &Storage,
-) -> Result<PodSpec, Failure> {
-    let given = &template.spec;
+) -> PodSpec {
     let namespace = object.meta.namespace();
-    let affinity = &given.affinity;
-    let node_terms = &affinity.node;
-    let weighted = |terms: &[objects::PreferredPodTerm]| {
-        let terms = terms.iter();
-        terms
-            .map(|one| Weighted {
-                weight: one.weight,
-                term: term(&one.pod_affinity_term),
-            })
-            .collect()
-    };
-    Ok(PodSpec {
-        requests: requests(object, given)?,
-        labels: template.metadata.labels.clone(),
-        node_selector: given.node_selector.clone(),
-        required_affinity: node_terms
-            .required
-            .node_selector_terms
-            .iter()
-            .map(|term| expressions(object, term))
-            .collect::<Result<_, _>>()?,
-        preferred_affinity: node_terms
-            .preferred
-            .iter()
-            .map(|one| {
-                Ok(Weighted {
-                    weight: one.weight,
-                    term: expressions(object, &one.preference)?,
-                })
-            })
-            .collect::<Result<_, Failure>>()?,
-        tolerations: given.tolerations.iter().map(toleration).collect(),
-        spread: given
-            .topology_spread_constraints
-            .iter()
-            .map(spread)
-            .collect(),
-        affinity: affinity.near.required.iter().map(term).collect(),
-        anti_affinity: affinity.apart.required.iter().map(term).collect(),
-        preferred_pod_affinity: weighted(&affinity.near.preferred),
-        preferred_pod_anti_affinity: weighted(&affinity.apart.preferred),
-        host_ports: host_ports(given),
-        volumes: volumes(&namespace, &object.meta.name, given, storage),
-        priority: given.priority,
-        namespace,
-    })
+    // The API server copies limits into requests that are not there.
+    let lowered = lower_template(template, namespace.clone(), Limits::StandIn);
+    let given = template.spec.as_ref();
+    let volumes = given.map(|given| volumes(&namespace, &object.meta.name, given, storage));
+    PodSpec {
+        volumes: volumes.unwrap_or_default(),
+        ..lowered.unwrap_or_default()
+    }
 }
 
-fn requests(object: &Object, given: &objects::PodSpec) -> Result<Resources, Failure> {
-    let container = |one: &objects::Container| -> Result<Container, Failure> {
-        let requests = amounts(object, &one.resources.requests)?;
-        let most = amounts(object, &one.resources.limits)?;
-        // The API server copies limits into requests that are not there; so does Karpenter for daemon sets.
-        let requests = with_limits_as_requests(&requests, &most);
-        Ok(Container {
-            requests,
-            ..Container::default()
-        })
+/// The metadata and the spec of a pod, or of a template of pods. What a cluster would refuse, or read as something that
+/// was not meant, is refused.
+pub(super) fn template(object: &Object, value: &Value) -> Result<core::PodTemplateSpec, Failure> {
+    let mut value = value.clone();
+    if value["spec"].is_null() {
+        value["spec"] = Value::Object(serde_json::Map::default());
+    }
+    let spec = &mut value["spec"];
+    for list in ["containers", "initContainers"] {
+        for container in spec[list].as_array_mut().into_iter().flatten() {
+            for amounts in ["requests", "limits"] {
+                as_text(
+                    object,
+                    container.pointer_mut(&format!("/resources/{amounts}")),
+                )?;
+            }
+        }
+    }
+    for amounts in ["/resources/requests", "/resources/limits", "/overhead"] {
+        as_text(object, spec.pointer_mut(amounts))?;
+    }
+    let read = core::PodTemplateSpec {
+        metadata: object.read_as(&value["metadata"])?,
+        spec: Some(object.read_as(&value["spec"])?),
     };
-    let containers = given.containers.iter().map(&container);
-    let init_containers = given.init_containers.iter().map(|one| {
-        Ok(InitContainer {
-            container: container(one)?,
-            sidecar: one.restart_policy.as_deref() == Some("Always"),
-        })
-    });
-    let pod_level = match &given.resources {
-        Some(resources) => Some(amounts(object, &resources.requests)?),
-        None => None,
+    let affinity = read.spec.as_ref().and_then(|spec| spec.affinity.as_ref());
+    if let Some(node) = affinity.and_then(|one| one.node_affinity.as_ref()) {
+        let required = &node.required_during_scheduling_ignored_during_execution;
+        let required = required.iter().flat_map(|one| &one.node_selector_terms);
+        let preferred = &node.preferred_during_scheduling_ignored_during_execution;
+        let preferred = preferred.iter().flatten().map(|one| &one.preference);
+        for term in required.chain(preferred) {
+            known_operators(object, term)?;
+        }
+    }
+    Ok(read)
+}
+
+/// Amounts may be written as numbers; the API server keeps them as texts.
+pub(super) fn as_text(object: &Object, amounts: Option<&mut Value>) -> Result<(), Failure> {
+    let Some(amounts) = amounts.filter(|amounts| !amounts.is_null()) else {
+        return Ok(());
     };
-    Ok(pod_requests(&PodResources {
-        containers: containers.collect::<Result<_, Failure>>()?,
-        init_containers: init_containers.collect::<Result<_, Failure>>()?,
-        pod_level,
-        overhead: amounts(object, &given.overhead)?,
-        ..PodResources::default()
-    }))
+    let given =
+        Amounts::deserialize(&*amounts).map_err(|error| object.fault(&error.to_string()))?;
+    self::amounts(object, &given)?;
+    for value in amounts
+        .as_object_mut()
+        .into_iter()
+        .flat_map(serde_json::Map::values_mut)
+    {
+        if value.is_number() {
+            *value = Value::String(value.to_string());
+        }
+    }
+    Ok(())
 }
 
 /// Amounts in the units that they are counted in.
@@ -205,83 +195,40 @@ pub(super) fn amounts(object: &Object, given: &Amounts) -> Result<Resources, Fai
     Ok(read)
 }
 
-/// A term as conditions on labels: the name of a node is one.
-fn expressions(object: &Object, term: &NodeTerm) -> Result<Vec<Expression>, Failure> {
-    for field in &term.match_fields {
-        let Expression { key, operator, .. } = field;
-        let known = matches!(operator, Operator::In | Operator::NotIn);
-        if &**key != labels::NAME_FIELD || !known || field.values.len() != 1 {
+fn known_operators(object: &Object, term: &core::NodeSelectorTerm) -> Result<(), Failure> {
+    for one in term.match_expressions.iter().flatten() {
+        one.operator.parse::<Operator>().map_err(|_| {
+            object.fault(&format!(
+                "matchExpressions: {} has no operator {:?}: write In, NotIn, Exists, DoesNotExist, Gt or Lt",
+                one.key, one.operator
+            ))
+        })?;
+    }
+    for one in term.match_fields.iter().flatten() {
+        let values = one.values.as_deref().unwrap_or_default();
+        let known = matches!(one.operator.as_str(), "In" | "NotIn");
+        if one.key != labels::NAME_FIELD || !known || values.len() != 1 {
             return Err(object.fault(&format!(
-                "matchFields: {key} {operator} {:?}: Kubernetes knows metadata.name with In or NotIn and one value; \
+                "matchFields: {} {} {values:?}: Kubernetes knows metadata.name with In or NotIn and one value; \
                  write that, or a label in matchExpressions",
-                field.values
+                one.key, one.operator
             )));
         }
     }
-    let labels = term.match_expressions.iter();
-    Ok(labels.chain(&term.match_fields).cloned().collect())
+    Ok(())
 }
 
-fn toleration(given: &objects::Toleration) -> Toleration {
-    Toleration {
-        key: given.key.clone(),
-        operator: given.operator,
-        value: given.value.clone(),
-        effect: given.effect,
-    }
-}
-
-fn term(given: &PodTerm) -> AffinityTerm {
-    AffinityTerm {
-        topology_key: given.topology_key.clone(),
-        selector: given.label_selector.clone(),
-        namespaces: given.namespaces.clone(),
-        namespace_selector: given.namespace_selector.clone(),
-    }
-}
-
-fn spread(given: &objects::SpreadConstraint) -> Spread {
-    Spread {
-        topology_key: given.topology_key.clone(),
-        max_skew: given.max_skew,
-        selector: given.label_selector.clone(),
-        match_label_keys: given.match_label_keys.clone(),
-        min_domains: given.min_domains,
-        when_unsatisfiable: given.when_unsatisfiable,
-        node_affinity_policy: given.node_affinity_policy.unwrap_or(Policy::Honor),
-        node_taints_policy: given.node_taints_policy.unwrap_or(Policy::Ignore),
-    }
-}
-
-fn host_ports(given: &objects::PodSpec) -> Vec<HostPort> {
-    let ports = given.containers.iter().flat_map(|one| &one.ports);
-    ports
-        .filter(|port| port.of_host != 0)
-        .map(|port| HostPort {
-            port: port.of_host,
-            protocol: port.protocol,
-            ip: port.host_ip.clone(),
-        })
-        .collect()
-}
-
-fn volumes(
-    namespace: &Name,
-    pod: &str,
-    given: &objects::PodSpec,
-    storage: &Storage,
-) -> Vec<Volume> {
-    let found = given.volumes.iter().filter_map(|volume| {
+fn volumes(namespace: &Name, pod: &str, given: &core::PodSpec, storage: &Storage) -> Vec<Volume> {
+    let found = given.volumes.iter().flatten().filter_map(|volume| {
         if let Some(source) = &volume.persistent_volume_claim {
             return storage.volume(namespace, &source.claim_name, None);
         }
-        let ephemeral = volume.ephemeral.as_ref()?;
-        let claim = format!("{pod}-{}", volume.name);
-        storage.volume(
-            namespace,
-            &claim,
-            Some(&ephemeral.volume_claim_template.spec),
-        )
+        let template = volume.ephemeral.as_ref()?.volume_claim_template.as_ref()?;
+        let spec = ClaimSpec {
+            storage_class_name: template.spec.storage_class_name.as_deref().map(Into::into),
+            volume_name: template.spec.volume_name.as_deref().map(Into::into),
+        };
+        storage.volume(namespace, &format!("{pod}-{}", volume.name), Some(&spec))
     });
     found.collect()
 }

@@ -179,14 +179,22 @@ fn pods_of_a_running_cluster_are_what_they_are_there() {
              spec: {{nodeName: n1, containers: [{{name: main}}]}}\n"
         )
     };
-    let owned = |kind: &str| format!(", ownerReferences: [{{kind: {kind}, name: x}}]");
+    let owned = |version: &str, kind: &str| {
+        format!(", ownerReferences: [{{apiVersion: {version}, kind: {kind}, name: x, uid: u}}]")
+    };
     let going = ", deletionTimestamp: 2026-01-01T00:00:00Z";
     let pods = [
         pod("done", "}\nstatus: {phase: Succeeded}"),
-        pod("agent", &format!("{}}}", owned("DaemonSet"))),
-        pod("static", &format!("{}}}", owned("Node"))),
-        pod("going", &format!("{going}{}}}", owned("ReplicaSet"))),
-        pod("again", &format!("{going}{}}}", owned("StatefulSet"))),
+        pod("agent", &format!("{}}}", owned("apps/v1", "DaemonSet"))),
+        pod("static", &format!("{}}}", owned("v1", "Node"))),
+        pod(
+            "going",
+            &format!("{going}{}}}", owned("apps/v1", "ReplicaSet")),
+        ),
+        pod(
+            "again",
+            &format!("{going}{}}}", owned("apps/v1", "StatefulSet")),
+        ),
     ];
     let problem = read(&[
         ("pool.yaml", POOL),
@@ -202,7 +210,7 @@ fn pods_of_a_running_cluster_are_what_they_are_there() {
     here.sort_unstable();
     let expected = [
         ("again", false, true, false),
-        ("agent", true, false, false),
+        ("agent", true, false, true),
         ("going", false, true, true),
         ("lonely", false, false, false),
         ("static", false, false, true),

@@ -13,7 +13,7 @@ use serde_json::json;
 use super::Page;
 use crate::api::model::{Activity, Demand, Explanation, Market, Nodes, Overview, SCHEMA};
 use crate::api::order::Order;
-use crate::api::{activity, demand, fleet, market, overview, why};
+use crate::api::{activity, demand, fleet, market, opencost, overview, why};
 use crate::what_if::{self, Change, Outcome};
 
 /// The most nodes that one answer has.
@@ -28,6 +28,7 @@ pub(super) fn routes() -> Router<Page> {
         .route("/nodes", get(show_nodes))
         .route("/activity", get(show_activity))
         .route("/market", get(show_market))
+        .route("/opencost.csv", get(show_opencost))
         .route("/why/{kind}/{*name}", get(show_why))
         .route("/problem", get(problem))
         .route("/what-if", post(ask))
@@ -76,7 +77,7 @@ impl Page {
 async fn index() -> Json<serde_json::Value> {
     Json(json!({
         "schemaVersion": SCHEMA,
-        "paths": ["schema", "overview", "demand", "nodes", "activity", "market", "why/{kind}/{name}", "problem", "what-if",
+        "paths": ["schema", "overview", "demand", "nodes", "activity", "market", "opencost.csv", "why/{kind}/{name}", "problem", "what-if",
                   "stream"],
     }))
 }
@@ -163,6 +164,13 @@ async fn show_market(
     let fleet = page.watched.fleet(&context);
     let history = page.watched.history();
     Ok(answer(market::market(&context, &fleet, history, &asked.q)))
+}
+
+async fn show_opencost(State(page): State<Page>) -> Result<Response, Refusal> {
+    let context = page.engine()?;
+    let fleet = page.watched.fleet(&context);
+    let kind = [(header::CONTENT_TYPE, "text/csv; charset=utf-8")];
+    Ok((kind, opencost::csv(&fleet)).into_response())
 }
 
 async fn show_why(

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use joiner_api::karpenter::{NodeClaim, NodeClaimSpec, NodeClaimTemplate, ResourceRequirements};
 use joiner_api::scheduling::NodeSelectorRequirement;
 use joiner_core::labels as well_known;
+use joiner_core::money::Money;
 use joiner_core::name::{Labels, Name};
 use joiner_core::requirement::Operator;
 use joiner_providers::{MachineId, Uid};
@@ -20,7 +21,10 @@ use crate::dialects::convert::{
     key, lower_conditions, lower_resources, render_conditions, render_resources, text,
 };
 use crate::edge::clients::WriteError;
-use crate::record::{ClassKey, MachineRecord, MachineStatus, NewMachine, Offer, annotations};
+use crate::record::{
+    ClassKey, MachineRecord, MachineStatus, MetadataChange, NewMachine, Offer, annotations,
+    price_text,
+};
 use crate::view::{labels, version};
 
 /// Prefix of annotations that are for the machine object only.
@@ -180,7 +184,7 @@ fn lower_status(claim: &NodeClaim, given: &Labels) -> MachineStatus {
             .map(|id| MachineId(own_id.unwrap_or_else(|| id.clone()))),
         provider_id,
         node: status.node_name.as_deref().map(Into::into),
-        price: None,
+        price: given.get(annotations::PRICE).and_then(read_price),
         capacity: lower_resources(status.capacity.as_ref()).unwrap_or_default(),
         allocatable: lower_resources(status.allocatable.as_ref()).unwrap_or_default(),
         conditions: lower_conditions(&status.conditions),
@@ -197,11 +201,23 @@ pub(super) fn node_labels(machine: &MachineRecord) -> Labels {
     if let Some(pool) = &machine.pool {
         all.insert(well_known::NODEPOOL.into(), pool.clone());
     }
-    if let Some(offer) = machine.offer() {
-        let price = offer.purchase.price.dollars().to_string();
-        all.insert(annotations::INSTANCE_PRICE.into(), price.into());
+    let agreed = || machine.offer().map(|offer| offer.purchase.price);
+    if let Some(price) = machine.status.price.or_else(agreed) {
+        all.insert(annotations::INSTANCE_PRICE.into(), price_text(price));
     }
     all
+}
+
+fn read_price(text: &Name) -> Option<Money> {
+    let dollars: f64 = text.parse().ok()?;
+    (dollars.is_finite() && dollars >= 0.0).then(|| Money::from_dollars(dollars))
+}
+
+/// The annotation with the price of today, unless it is there.
+pub(super) fn price_change(machine: &MachineRecord, price: Money) -> Option<MetadataChange> {
+    let text = price_text(price);
+    let known = machine.annotations.get(annotations::PRICE) == Some(&text);
+    (!known).then(|| MetadataChange::annotation(annotations::PRICE, Some(text)))
 }
 
 fn class_label(class: &ClassKey) -> (Name, Name) {
@@ -241,10 +257,8 @@ pub(super) fn render(machine: &NewMachine) -> Result<NodeClaim, String> {
     );
     notes.insert(annotations::OFFERS.into(), offers);
     if let Some(offer) = first {
-        notes.insert(
-            annotations::PRICE.into(),
-            offer.purchase.price.dollars().to_string(),
-        );
+        let price = price_text(offer.purchase.price);
+        notes.insert(annotations::PRICE.into(), price.to_string());
     }
     let spec = template.spec;
     Ok(NodeClaim {

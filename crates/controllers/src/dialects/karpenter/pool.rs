@@ -137,6 +137,16 @@ fn lower_status(status: &joiner_api::karpenter::NodePoolStatus) -> PoolStatus {
     }
 }
 
+/// The pool by itself, if a cluster would take it.
+pub(super) fn read(pool: &NodePool) -> Result<Pool, String> {
+    let violations = pool.validate();
+    if !violations.is_empty() {
+        let said: Vec<String> = violations.iter().map(ToString::to_string).collect();
+        return Err(said.join("; "));
+    }
+    core_pool(pool)
+}
+
 fn core_pool(pool: &NodePool) -> Result<Pool, String> {
     let template = &pool.spec.template.spec;
     let metadata = pool.spec.template.metadata.clone().unwrap_or_default();
