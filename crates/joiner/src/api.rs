@@ -2,12 +2,12 @@
 //! `/api/v1`, the page, `joiner why` and `joiner top` all show these.
 
 pub(crate) mod activity;
+pub(crate) mod column;
 pub(crate) mod demand;
 pub(crate) mod fleet;
 pub(crate) mod history;
 pub(crate) mod market;
 pub(crate) mod model;
-pub(crate) mod order;
 pub(crate) mod overview;
 pub(crate) mod watched;
 pub(crate) mod why;
