@@ -2,6 +2,7 @@
 //! `/api/v1`, the page, `joiner why` and `joiner top` all show these.
 
 pub(crate) mod activity;
+pub(crate) mod bought;
 pub(crate) mod column;
 pub(crate) mod demand;
 pub(crate) mod fleet;

@@ -42,6 +42,7 @@ fn said(code: &str, sentence: &str) -> Said {
         first: noon(),
         last: noon(),
         times: 1,
+        decision: 1,
         verdict: Arc::new(verdict),
     }
 }
