@@ -91,6 +91,12 @@ versus: build ## Run Joiner and Karpenter with its kwok provider, one after the 
 karpenter-suite: build controlplane ## Run Karpenter's own end-to-end suite on Joiner; ARGS="--focus Drift" for a part of it.
 	$(CARGO) run --quiet --release --package joiner-testing --bin karpenter-suite -- --joiner bin/joiner $(ARGS)
 
+.PHONY: scale
+scale: ## Measure on 5,000 nodes and 50,000 pods: ledger, page, browser, restart. Wants a machine that does nothing else.
+	$(CARGO) test --package joiner-controllers --test decisions_at_scale -- --include-ignored --nocapture --test-threads 1
+	$(CARGO) test --package joiner-controllers --test restart -- --ignored --nocapture an_engine
+	$(CARGO) test --package joiner --test page_at_scale -- --ignored --nocapture
+
 .PHONY: screenshots
 screenshots: ## Take pictures of the page for docs/images, from a running demo.
 	$(CARGO) test --package joiner --test browser -- --ignored pictures

@@ -10,17 +10,21 @@
 //! # Ok(()) }
 //! ```
 
+mod browser;
 mod client;
 mod controlplane;
 pub mod differential;
 pub mod furnish;
 pub mod kubectl;
+mod large;
 mod mirror;
 mod process;
 pub mod suite;
 
+pub use browser::Browser;
 pub use client::Client;
 pub use controlplane::{Builder, ControlPlane, Namespace};
+pub use large::Large;
 pub use mirror::{Always, Mirror, Seen};
 pub use process::{Process, Signal};
 pub use xtask::controlplane::{Program, ensure};

@@ -11,9 +11,11 @@
 
 mod anonymous;
 mod learn;
+mod size;
 mod verdict;
+mod verdicts;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
@@ -25,31 +27,37 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 pub use anonymous::anonymous;
-pub(crate) use learn::Provisioned;
+pub use learn::Provisioned;
 pub use verdict::{Alternative, Evidence, Outcome, PoolVerdict, Verdict};
 
+use self::verdicts::Verdicts;
 use crate::edge::events::Severity;
+use crate::record::Key;
 
 /// Events that repeat what the plan said about a node or a machine: the verdict says it with its evidence.
 const UNTOLD: [&str; 2] = ["Launching", "Unconsolidatable"];
 
-/// How much is remembered.
+/// How much is remembered. The last problem and plan of each kind are kept beside that; the loop that made them has them
+/// too while nothing changes.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Pods, nodes, pools and machines with verdicts.
-    pub subjects: usize,
-    /// Verdicts of each.
+    /// Bytes of all verdicts, the names of their subjects included.
+    pub bytes: usize,
+    /// Verdicts of each subject.
     pub verdicts: usize,
     /// Entries of the activity.
     pub activity: usize,
+    /// Bytes of these.
+    pub activity_bytes: usize,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
         Bounds {
-            subjects: 65_536,
+            bytes: 24 << 20,
             verdicts: 4,
             activity: 2048,
+            activity_bytes: 4 << 20,
         }
     }
 }
@@ -117,7 +125,10 @@ pub struct Said {
     pub last: Timestamp,
     /// How often in a row.
     pub times: u32,
-    /// The verdict; pods of one kind share it.
+    /// Number of the decision that reached it last, for replay; zero for events.
+    #[serde(default)]
+    pub decision: u64,
+    /// The verdict; those that are equal share it.
     #[serde(flatten)]
     #[schemars(with = "Verdict")]
     pub verdict: Arc<Verdict>,
@@ -200,11 +211,14 @@ pub struct Decisions {
 
 #[derive(Debug, Default)]
 struct Inner {
-    verdicts: BTreeMap<Subject, VecDeque<Said>>,
+    verdicts: Verdicts,
     activity: VecDeque<Happened>,
+    activity_bytes: usize,
     happened: u64,
     decided: u64,
     last: BTreeMap<Loop, Decision>,
+    /// Machines that there were at a moment: of others it need not be known for ever why they were bought.
+    machines: Option<(Timestamp, Arc<BTreeMap<Name, Key>>)>,
 }
 
 impl Default for Decisions {
@@ -230,22 +244,22 @@ impl Decisions {
 
     /// The last verdicts about something, the newest first.
     pub fn verdicts(&self, subject: &Subject) -> Vec<Said> {
-        let inner = self.lock();
-        let known = inner.verdicts.get(subject);
-        known.into_iter().flatten().rev().cloned().collect()
+        self.lock().verdicts.about(subject).collect()
     }
 
     /// The last verdict about each of these, as far as there is one.
     pub fn latest<'s>(&self, subjects: impl Iterator<Item = &'s Subject>) -> Vec<Option<Said>> {
         let inner = self.lock();
-        let last = |subject: &'s Subject| {
-            inner
-                .verdicts
-                .get(subject)
-                .and_then(|all| all.back())
-                .cloned()
-        };
+        let last = |subject: &'s Subject| inner.verdicts.about(subject).next();
         subjects.map(last).collect()
+    }
+
+    /// Why a machine was bought.
+    pub fn purchase(&self, machine: &str) -> Option<Said> {
+        let subject = Subject::new(Kind::Machine, machine);
+        let inner = self.lock();
+        let mut all = inner.verdicts.about(&subject);
+        all.find(|one| one.verdict.outcome == Outcome::Bought)
     }
 
     /// What happened after `since`, the newest first, at most so many.
@@ -266,13 +280,19 @@ impl Decisions {
         self.lock().verdicts.len()
     }
 
+    /// How much memory verdicts and activity take.
+    pub fn bytes(&self) -> usize {
+        let inner = self.lock();
+        inner.verdicts.bytes() + inner.activity_bytes
+    }
+
     /// Whether nothing was decided yet.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Users were told something about an object.
-    pub(crate) fn told(
+    pub fn told(
         &self,
         subject: Subject,
         severity: Severity,
@@ -292,8 +312,8 @@ impl Decisions {
         if known.into_iter().any(repeats) {
             return;
         }
-        let verdict = Arc::new(Verdict::told(reason, message));
-        inner.say(&self.bounds, subject.clone(), verdict, now);
+        let verdict = Verdict::told(reason, message);
+        inner.say(&self.bounds, [subject.clone()], verdict, 0, now);
         let happened = Happened {
             number: 0,
             at: now,
@@ -316,53 +336,46 @@ impl Decisions {
 }
 
 impl Inner {
-    /// Writes down a verdict. The same once more only counts.
-    fn say(&mut self, bounds: &Bounds, subject: Subject, verdict: Arc<Verdict>, now: Timestamp) {
-        let known = self.verdicts.entry(subject).or_default();
-        if let Some(last) = known.back_mut()
-            && (Arc::ptr_eq(&last.verdict, &verdict) || last.verdict.same(&verdict))
-        {
-            last.last = now;
-            last.times = last.times.saturating_add(1);
-            last.verdict = verdict;
-            return;
+    /// Writes down a verdict. The same once more only counts. Returns how many subjects it is news for.
+    fn say(
+        &mut self,
+        bounds: &Bounds,
+        subjects: impl IntoIterator<Item = Subject>,
+        verdict: Verdict,
+        decision: u64,
+        now: Timestamp,
+    ) -> usize {
+        let most = bounds.verdicts;
+        let news = self.verdicts.say(most, subjects, verdict, decision, now);
+        if self.verdicts.bytes() > bounds.bytes {
+            self.shrink(bounds.bytes - bounds.bytes / 8);
         }
-        known.push_back(Said {
-            first: now,
-            last: now,
-            times: 1,
-            verdict,
-        });
-        while known.len() > bounds.verdicts {
-            known.pop_front();
-        }
-        if self.verdicts.len() > bounds.subjects {
-            self.forget(bounds.subjects - bounds.subjects / 8);
-        }
+        news
     }
 
-    /// Forgets whatever has not been judged for longest, down to so many subjects.
-    fn forget(&mut self, keep: usize) {
-        let last = |all: &VecDeque<Said>| all.back().map(|said| said.last);
-        let mut times: Vec<_> = self.verdicts.values().map(last).collect();
-        times.sort_unstable_by(|a, b| b.cmp(a));
-        let Some(oldest) = times.get(keep).copied() else {
-            return;
-        };
-        let mut spare = self.verdicts.len().saturating_sub(keep);
-        self.verdicts.retain(|_, all| {
-            let goes = spare > 0 && last(all) <= oldest;
-            spare -= usize::from(goes);
-            !goes
+    fn shrink(&mut self, bytes: usize) {
+        let known = self.machines.as_ref();
+        let names = known.map(|(at, all)| {
+            let names: BTreeSet<&Name> = all.values().map(|key| &key.name).collect();
+            (*at, names)
+        });
+        self.verdicts.shrink(bytes, |subject, last| match &names {
+            // One that was bought after they were counted is none of them.
+            Some((at, names)) => last >= *at || names.contains(&subject.name),
+            None => true,
         });
     }
 
     fn happen(&mut self, bounds: &Bounds, mut happened: Happened) {
         self.happened += 1;
         happened.number = self.happened;
+        self.activity_bytes += size::happened(&happened);
         self.activity.push_back(happened);
-        while self.activity.len() > bounds.activity {
-            self.activity.pop_front();
+        while self.activity.len() > bounds.activity || self.activity_bytes > bounds.activity_bytes {
+            let Some(gone) = self.activity.pop_front() else {
+                break;
+            };
+            self.activity_bytes -= size::happened(&gone);
         }
     }
 }

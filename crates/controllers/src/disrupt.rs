@@ -141,8 +141,11 @@ struct Mind {
     wave: Wave,
 }
 
+/// The machines behind nodes, by the name of the node.
+type Machines = Arc<BTreeMap<Name, Key>>;
+
 /// The problem as it stands, and the machines behind its nodes.
-fn snapshot(context: &Context, wave: &mut Wave) -> (Problem, BTreeMap<Name, Key>) {
+fn snapshot(context: &Context, wave: &mut Wave) -> (Problem, Machines) {
     let now = context.now();
     let world = context.view.read();
     let terms = crate::market::terms::terms(context, &world, now);
@@ -151,10 +154,10 @@ fn snapshot(context: &Context, wave: &mut Wave) -> (Problem, BTreeMap<Name, Key>
     guard::let_buffers_move(&mut snapshot.problem, &snapshot.pending);
     guard::let_settle(context.settings.settle, &mut snapshot.problem);
     wave.wait_out(context.settings.settle, &mut snapshot.problem);
-    (snapshot.problem, snapshot.machines)
+    (snapshot.problem, Arc::new(snapshot.machines))
 }
 
-async fn decide(context: &Context, problem: Problem) -> Option<(Problem, Plan)> {
+async fn decide(context: &Context, problem: Problem) -> Option<(Arc<Problem>, Arc<Plan>)> {
     let started = Instant::now();
     let decided = context
         .decide(problem, |decide: &dyn Decide, problem| {
@@ -171,7 +174,7 @@ async fn decide(context: &Context, problem: Problem) -> Option<(Problem, Plan)> 
         .evaluation
         .get_or_create(&everything)
         .observe(started.elapsed().as_secs_f64());
-    decided
+    decided.map(|(problem, plan)| (Arc::new(problem), Arc::new(plan)))
 }
 
 /// When time alone changes what becomes of some node.
@@ -182,12 +185,12 @@ fn next_change(plan: &Plan) -> Option<Timestamp> {
 /// Decides and begins. Says when time alone will change something. A cluster in which nothing was to be done is not
 /// thought about again while it stays the same.
 async fn look(context: &Context, mind: &mut Mind) -> Option<Timestamp> {
-    let (problem, machines) = snapshot(context, &mut mind.wave);
+    let (mut problem, machines) = snapshot(context, &mut mind.wave);
     if machines.is_empty() {
         return None;
     }
-    if let Some(plan) = mind.rest.recall(&problem) {
-        return next_change(plan);
+    if let Some(plan) = mind.rest.recall(&mut problem) {
+        return next_change(&plan);
     }
     let (problem, plan) = decide(context, problem).await?;
     context
@@ -258,13 +261,13 @@ async fn observe(context: &Context, mind: &mut Mind) {
 async fn validate(
     context: &Context,
     wave: &mut Wave,
-    decided: Problem,
-    plan: Plan,
-    machines: BTreeMap<Name, Key>,
-) -> Option<(Problem, Plan, BTreeMap<Name, Key>)> {
+    decided: Arc<Problem>,
+    plan: Arc<Plan>,
+    machines: Machines,
+) -> Option<(Arc<Problem>, Arc<Plan>, Machines)> {
     let (mut fresh, present) = snapshot(context, wave);
     fresh.now = decided.now;
-    if fresh == decided {
+    if fresh == *decided {
         return Some((decided, plan, machines));
     }
     let (fresh, mut again) = decide(context, fresh).await?;
@@ -296,7 +299,7 @@ async fn validate(
             context.tell_machine(&machine, Severity::Normal, "ConsolidationRejected", &why);
         }
     }
-    again.removals.retain(|removal| {
+    Arc::make_mut(&mut again).removals.retain(|removal| {
         let mut first = plan.removals.iter();
         first.any(|other| other.node == removal.node && other.cause == removal.cause)
     });

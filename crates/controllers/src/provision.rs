@@ -195,21 +195,23 @@ async fn round(context: &Context, known: &mut LastDecision) -> Outcome {
         return if held { Outcome::Unfinished } else { statics };
     }
     let Snapshot {
-        problem,
+        mut problem,
         pending,
         machines,
         ignored,
     } = snapshot;
-    let recalled = known.recall(&problem).cloned();
+    let recalled = known.recall(&mut problem);
     let fresh = recalled.is_none();
-    let decided = match recalled {
-        Some(plan) => Some((problem, plan)),
-        None => context.provide(problem).await,
+    let (problem, plan) = match recalled {
+        Some(plan) => (Arc::new(problem), plan),
+        None => {
+            let Some((problem, mut plan)) = context.provide(problem).await else {
+                return Outcome::Unfinished;
+            };
+            spare::forget(&problem, &mut plan);
+            (Arc::new(problem), Arc::new(plan))
+        }
     };
-    let Some((problem, mut plan)) = decided else {
-        return Outcome::Unfinished;
-    };
-    spare::forget(&problem, &mut plan);
     context.edge.metrics.planned(started.elapsed());
     let selling = context.provision.selling.write().await;
     let made = if context.settings.mode == Mode::ObserveOnly {
@@ -429,6 +431,8 @@ pub(crate) struct Purpose<'a> {
     pub(crate) names: &'a [Name],
     /// Disruption that they are for.
     pub(crate) replaces: &'a Name,
+    /// What they take the place of, in words.
+    pub(crate) instead: &'a str,
 }
 
 /// Writes machine objects for launches, as far as the pools' limits go. The caller holds the purchasing lock. Returns
@@ -500,14 +504,17 @@ fn explain(context: &Context, launch: &Launch, machine: &MachineRecord) {
 /// What is bought and why.
 pub(crate) fn sentence(launch: &Launch) -> String {
     let purchase = &launch.purchase;
-    let s = if launch.pods.len() == 1 { "" } else { "s" };
+    let purpose = match launch.pods.len() {
+        0 => "to keep its pool at its size".to_owned(),
+        1 => "for 1 pod".to_owned(),
+        pods => format!("for {pods} pods"),
+    };
     format!(
-        "{} as {} in zone {} at {} an hour for {} pod{s}: {}",
+        "{} as {} in zone {} at {} an hour {purpose}: {}",
         purchase.instance_type,
         purchase.capacity_type,
         purchase.zone,
         purchase.price,
-        launch.pods.len(),
         launch.reason
     )
 }
@@ -566,6 +573,10 @@ fn new_machine(
         .cloned();
     let mut labels = launch.labels.clone();
     labels.insert(joiner_core::labels::NODEPOOL.into(), pool.key.name.clone());
+    let mut why = sentence(launch);
+    if let Some(purpose) = purpose {
+        why = format!("{why}; it takes the place of {}", purpose.instead);
+    }
     NewMachine {
         pool: pool.clone(),
         name: chosen.unwrap_or_else(|| context.edge.names.next(&pool.key.name, context.now())),
@@ -580,10 +591,13 @@ fn new_machine(
                 )
             })
             .into_iter()
-            .chain([(
-                MANAGED_BY.into(),
-                manager(&context.cluster, pool.key.dialect),
-            )])
+            .chain([
+                (
+                    MANAGED_BY.into(),
+                    manager(&context.cluster, pool.key.dialect),
+                ),
+                (crate::record::annotations::WHY.into(), why.into()),
+            ])
             .collect(),
     }
 }

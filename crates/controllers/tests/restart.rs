@@ -23,18 +23,24 @@ use joiner_controllers::record::ClassRecord;
 use joiner_controllers::{Decide, Engine, EngineOptions, Settings};
 use joiner_core::plan::Plan;
 use joiner_core::problem::{Catalog, Problem};
-use joiner_embedded::api::{ApiServer, Local, Options};
+use joiner_embedded::api::{ApiServer, Options};
 use joiner_embedded::clock::Clock;
 use joiner_providers::{
     LaunchRequest, Machine, MachineId, MachineState, NodeLink, Provider, ProviderError,
 };
 use joiner_sim::clouds::sim::built_in;
+use joiner_testing::Large;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 
-const NODES: usize = 5_000;
-const PODS: usize = 50_000;
-const WAITING: usize = 20;
+/// After how long nodes may be weighed is the last thing that is written about them. The pods that wait fit.
+const LARGE: Large = Large {
+    nodes: 5_000,
+    pods: 50_000,
+    waiting: 20,
+    cores: 1,
+    settles: "5s",
+};
 /// Where the child process finds the cluster.
 const URL: &str = "JOINER_RESTART_URL";
 const SIM: ClassKind = ClassKind {
@@ -49,8 +55,6 @@ const SIM: ClassKind = ClassKind {
 const FIRST_DECISION: Duration = Duration::from_secs(10);
 const HANGS: Duration = Duration::from_mins(5);
 const MEMORY_MIB: u64 = 500;
-/// After how long nodes may be weighed, which is the last thing that is written about them.
-const SETTLES: &str = "5s";
 /// Rest is when nothing was written for so long.
 const QUIET: Duration = Duration::from_secs(15);
 
@@ -58,7 +62,7 @@ const QUIET: Duration = Duration::from_secs(15);
 #[ignore = "wants a machine that does nothing else: cargo test -p joiner-controllers --test restart -- --ignored an_engine"]
 async fn an_engine_that_starts_on_five_thousand_nodes_decides_soon_and_stays_small() {
     let server = ApiServer::new(Clock::wall(), &Options::default());
-    fill(&server.local());
+    LARGE.fill(&server.local()).unwrap();
     let writes: Arc<Mutex<BTreeMap<String, u64>>> = Arc::default();
     let last_write = Arc::new(AtomicU64::new(0));
     let started = Instant::now();
@@ -126,8 +130,8 @@ async fn an_engine_that_starts_on_five_thousand_nodes_decides_soon_and_stays_sma
     child.kill().unwrap();
     child.wait().unwrap();
     println!("{said}, {peak} MiB at most, written before rest: {before:?}");
-    assert_eq!(said["nodes"], json!(NODES));
-    assert_eq!(said["pods"], json!(PODS));
+    assert_eq!(said["nodes"], json!(LARGE.nodes));
+    assert_eq!(said["pods"], json!(LARGE.pods));
     assert_eq!(said["unplaced"], json!(0));
     let cpu = Duration::from_millis(said["cpuMillis"].as_u64().unwrap());
     assert!(cpu < FIRST_DECISION, "{cpu:?}");
@@ -226,7 +230,7 @@ impl ClassFactory for Fixed {
     ) -> Result<Arc<dyn Provider>, ProviderError> {
         let all: Vec<Machine> = {
             let model = machine(0);
-            (0..NODES)
+            (0..LARGE.nodes)
                 .map(|number| {
                     let id: joiner_core::name::Name = format!("sim:///sim-a/{number}").into();
                     Machine {
@@ -273,103 +277,6 @@ impl Provider for Stock {
     async fn drift(&self, _: &Machine) -> Result<Option<String>, ProviderError> {
         Ok(None)
     }
-}
-
-/// Five thousand nodes of a pool that must not be disturbed, ten pods on each, and some that wait and fit.
-fn fill(api: &Local) {
-    for crd in joiner_api::crds(None) {
-        let object = serde_json::to_value(&crd).unwrap();
-        api.create("customresourcedefinitions.apiextensions.k8s.io", "", object)
-            .unwrap();
-    }
-    let class = json!({"metadata": {"name": "sim"}, "spec": {}});
-    api.create("simnodeclasses.joiner.dev", "", class).unwrap();
-    let class = json!({"group": "joiner.dev", "kind": "SimNodeClass", "name": "sim"});
-    api.create(
-        "nodepools.karpenter.sh",
-        "",
-        json!({
-            "metadata": {"name": "default"},
-            "spec": {
-                "disruption": {"consolidateAfter": SETTLES, "budgets": [{"nodes": "0"}]},
-                "template": {"spec": {"nodeClassRef": class, "requirements": []}},
-            },
-        }),
-    )
-    .unwrap();
-    for number in 0..NODES {
-        node(api, number, &class);
-    }
-    for number in 0..PODS + WAITING {
-        let mut pod = json!({
-            "metadata": {"name": format!("app-{number}"), "labels": {"app": format!("app-{}", number % 100)}},
-            "spec": {"containers": [{"name": "main", "image": "none",
-                "resources": {"requests": {"cpu": "1", "memory": "2Gi"}}}]},
-        });
-        if number < PODS {
-            pod["spec"]["nodeName"] = json!(format!("node-{}", number % NODES));
-        }
-        let mut made = Value::clone(&*api.create("pods", "default", pod).unwrap());
-        made["status"] = if number < PODS {
-            json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]})
-        } else {
-            json!({"phase": "Pending", "conditions": [
-                {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"},
-            ]})
-        };
-        api.update_status("pods", made).unwrap();
-    }
-}
-
-fn node(api: &Local, number: usize, class: &Value) {
-    let name = format!("node-{number}");
-    let id = format!("sim:///sim-a/{number}");
-    let labels = json!({
-        "karpenter.sh/nodepool": "default", "karpenter.sh/capacity-type": "on-demand",
-        "node.kubernetes.io/instance-type": "m-16x-amd64", "topology.kubernetes.io/zone": "sim-a",
-        "topology.kubernetes.io/region": "sim", "kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux",
-        "karpenter.sh/registered": "true", "karpenter.sh/initialized": "true",
-        "kubernetes.io/hostname": name,
-    });
-    let capacity =
-        json!({"cpu": "16", "memory": "64Gi", "pods": "110", "ephemeral-storage": "100Gi"});
-    let allocatable =
-        json!({"cpu": "15920m", "memory": "63Gi", "pods": "110", "ephemeral-storage": "100Gi"});
-    let finalizers = json!(["karpenter.sh/termination"]);
-    let claim = json!({
-        "metadata": {"name": name, "labels": labels, "finalizers": finalizers},
-        "spec": {"nodeClassRef": class, "requirements": []},
-    });
-    let mut claim = Value::clone(&*api.create("nodeclaims.karpenter.sh", "", claim).unwrap());
-    let owner = json!([{
-        "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "name": name,
-        "uid": claim["metadata"]["uid"], "blockOwnerDeletion": true,
-    }]);
-    let since = "2026-01-01T00:00:00Z";
-    let conditions: Vec<Value> = ["Launched", "Registered", "Initialized", "Ready"]
-        .iter()
-        .map(|kind| {
-            json!({"type": kind, "status": "True", "reason": kind, "message": "",
-                "lastTransitionTime": since})
-        })
-        .collect();
-    claim["status"] = json!({
-        "providerID": id, "nodeName": name, "capacity": capacity, "allocatable": allocatable,
-        "conditions": conditions,
-    });
-    api.update_status("nodeclaims.karpenter.sh", claim).unwrap();
-    let node = json!({
-        "metadata": {"name": name, "labels": labels, "finalizers": finalizers, "ownerReferences": owner},
-        "spec": {"providerID": id},
-    });
-    let mut node = Value::clone(&*api.create("nodes", "", node).unwrap());
-    node["spec"].as_object_mut().unwrap().remove("taints");
-    let mut node = Value::clone(&*api.update("nodes", node).unwrap());
-    node["status"] = json!({
-        "capacity": capacity, "allocatable": allocatable,
-        "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": since}],
-    });
-    api.update_status("nodes", node).unwrap();
 }
 
 /// The most memory that a process has had.

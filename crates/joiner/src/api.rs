@@ -2,13 +2,14 @@
 //! `/api/v1`, the page, `joiner why` and `joiner top` all show these.
 
 pub(crate) mod activity;
+pub(crate) mod bought;
+pub(crate) mod column;
 pub(crate) mod demand;
 pub(crate) mod fleet;
 pub(crate) mod history;
 pub(crate) mod market;
 pub(crate) mod model;
 pub(crate) mod opencost;
-pub(crate) mod order;
 pub(crate) mod overview;
 pub(crate) mod watched;
 pub(crate) mod why;

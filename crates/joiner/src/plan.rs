@@ -11,10 +11,11 @@ use joiner_core::plan::Plan;
 use joiner_core::problem::Problem;
 use joiner_core::problem::wire::{Measurements, Solution};
 
-use crate::args::{Format, PlanArgs, SolverArgs};
+use crate::args::{Format, PlanArgs, ReportFormat, SolverArgs};
 use crate::failure::Failure;
 use crate::input;
 use crate::manifests;
+use crate::what_if;
 
 /// Runs the command.
 pub(crate) fn run(args: &PlanArgs) -> Result<(), Failure> {
@@ -29,6 +30,13 @@ pub(crate) fn run(args: &PlanArgs) -> Result<(), Failure> {
         problem
     };
     problem.settings = args.settings.over(&problem.settings);
+    if args.rebalance {
+        let format = match args.output {
+            Format::Table => ReportFormat::Text,
+            Format::Json => ReportFormat::Json,
+        };
+        return what_if::rebalanced(problem, format);
+    }
     let (plan, measurements) = solve(&problem, args);
     input::judge(&problem, &plan, &args.solver)?;
     if let Some(path) = &args.out {

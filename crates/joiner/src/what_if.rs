@@ -13,7 +13,7 @@ use joiner_core::{disrupt, problem::wire};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use command::{run, savings};
+pub(crate) use command::{rebalanced, run, savings};
 
 use crate::api::model::SCHEMA;
 

@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 
 use comfy_table::{Table, presets};
-use joiner_controllers::decisions::{PoolVerdict, Said};
+use jiff::Timestamp;
+use joiner_controllers::decisions::{Outcome, PoolVerdict, Said};
 
-use crate::api::history::clock;
+use crate::api::history::moment;
 use crate::api::model::{Explanation, dollars};
 use crate::args::{ReportFormat, WhyArgs};
 use crate::ask::{self, Source};
@@ -35,7 +36,8 @@ pub(crate) fn told(found: &Explanation) -> String {
     let mut line = |said: &str| {
         let _ = writeln!(text, "{said}");
     };
-    if found.verdicts.is_empty() {
+    // What is known of a pool are facts, until something happens to it.
+    if found.verdicts.is_empty() && (found.facts.is_empty() || !found.leading) {
         line(if found.leading {
             "Nothing was decided about it yet."
         } else {
@@ -45,13 +47,17 @@ pub(crate) fn told(found: &Explanation) -> String {
     for (position, said) in found.verdicts.iter().enumerate() {
         if position == 0 {
             line("");
-            line(&latest(said));
+            line(&latest(said, found.at));
         } else {
+            let at = moment(said.last, found.at);
+            let before = match said.verdict.outcome {
+                Outcome::Bought => format!("here since {at}"),
+                _ => format!("before, at {at}"),
+            };
+            let verdict = &said.verdict;
             line(&format!(
-                "  before, at {}: {} ({})",
-                clock(said.last),
-                said.verdict.sentence,
-                said.verdict.code
+                "  {before}: {} ({})",
+                verdict.sentence, verdict.code
             ));
         }
     }
@@ -67,7 +73,7 @@ pub(crate) fn told(found: &Explanation) -> String {
         for step in &found.steps {
             line(&format!(
                 "  {}  {}={}  {}",
-                clock(step.since),
+                moment(step.since, found.at),
                 step.condition,
                 step.status,
                 step.sentence
@@ -78,7 +84,7 @@ pub(crate) fn told(found: &Explanation) -> String {
 }
 
 /// The verdict that stands, with its evidence and what would change it.
-fn latest(said: &Said) -> String {
+fn latest(said: &Said, now: Timestamp) -> String {
     let verdict = &said.verdict;
     let evidence = &verdict.evidence;
     let mut text = String::new();
@@ -94,7 +100,7 @@ fn latest(said: &Said) -> String {
         );
     }
     if let Some(until) = evidence.until {
-        let _ = write!(text, "\n  asked again at {}", clock(until));
+        let _ = write!(text, "\n  asked again at {}", moment(until, now));
     }
     if let Some(other) = &evidence.rejected {
         let _ = write!(
@@ -109,7 +115,7 @@ fn latest(said: &Said) -> String {
             text,
             "\n  the same {} times since {}",
             said.times,
-            clock(said.first)
+            moment(said.first, now)
         );
     }
     if !verdict.remedies.is_empty() {
@@ -156,7 +162,6 @@ fn pools(all: &[PoolVerdict]) -> String {
 mod tests {
     use std::sync::Arc;
 
-    use jiff::Timestamp;
     use joiner_controllers::decisions::{Evidence, Verdict};
 
     use super::*;
@@ -205,6 +210,7 @@ mod tests {
                 first: at,
                 last: at,
                 times: 3,
+                decision: 7,
                 verdict: Arc::new(verdict),
             }],
             steps: Vec::new(),

@@ -417,3 +417,33 @@ spec:
         ended.err
     );
 }
+
+#[test]
+fn nodes_are_rebalanced_on_paper_with_their_cost_before_and_after() {
+    let mut problem = shop();
+    problem["pods"] = json!([]);
+    let nodes = ["one", "two"].map(|name| {
+        json!({
+            "name": name, "pool": "default", "instanceType": "c4", "price": 0.2,
+            "labels": {"topology.kubernetes.io/zone": "a", "node.kubernetes.io/instance-type": "c4",
+                "karpenter.sh/capacity-type": "on-demand"},
+            "capacity": {"cpu": 4000, "memory": 16 * GIB, "pods": 60},
+            "allocatable": {"cpu": 3900, "memory": 15 * GIB, "pods": 60},
+            "pods": [{"name": format!("{name}-0"), "spec": {"requests": {"cpu": 500, "memory": GIB, "pods": 1}}}],
+        })
+    });
+    problem["nodes"] = json!(nodes);
+    let ended = plan(&problem, &["--rebalance", "-o", "json"]);
+    assert_eq!((ended.status, &*ended.err), (0, ""));
+    let outcome = ended.json();
+    let (before, after) = (&outcome["before"], &outcome["after"]);
+    assert!((before.as_f64().unwrap() - 0.4).abs() < 1e-9, "{outcome}");
+    assert!(after.as_f64().unwrap() <= 0.2, "{outcome}");
+    assert!(!outcome["gone"].as_array().unwrap().is_empty(), "{outcome}");
+    let ended = plan(&problem, &["--rebalance"]);
+    let last = ended.out.lines().last().unwrap();
+    assert!(last.starts_with("$0.400 an hour becomes $0."), "{last}");
+    assert!(last.ends_with("Nothing was changed."), "{last}");
+    let ended = plan(&problem, &["--rebalance", "--out", "x.json"]);
+    assert_eq!(ended.status, 2, "there is no solution to write");
+}

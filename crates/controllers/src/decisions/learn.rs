@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use joiner_core::name::Name;
-use joiner_core::plan::{Home, Launch, Plan, PodRef, Reason};
-use joiner_core::problem::{Node, Problem};
+use joiner_core::plan::{Home, Launch, Plan, PodRef};
+use joiner_core::problem::{Node, NodePhase, Problem};
 
 use super::{Decision, Decisions, Happened, Inner, Kind, Loop, Subject, Verdict};
 use crate::context::{Context, Decide};
@@ -16,17 +16,17 @@ use crate::view::pods::PodKey;
 use crate::view::problem::Snapshot;
 
 /// A plan for pods that wait, and what came of it.
-pub(crate) struct Provisioned<'a> {
+pub struct Provisioned<'a> {
     /// What was to be decided.
-    pub(crate) problem: &'a Problem,
+    pub problem: &'a Arc<Problem>,
     /// What was decided.
-    pub(crate) plan: &'a Plan,
+    pub plan: &'a Arc<Plan>,
     /// The pod behind each group of waiting pods.
-    pub(crate) pending: &'a [Option<PodKey>],
+    pub pending: &'a [Option<PodKey>],
     /// Machine objects that were written, by the position of their launch.
-    pub(crate) made: &'a BTreeMap<usize, MachineRecord>,
+    pub made: &'a BTreeMap<usize, MachineRecord>,
     /// Pods that are left out, and why.
-    pub(crate) ignored: &'a [(PodKey, String)],
+    pub ignored: &'a [(PodKey, String)],
 }
 
 /// Subjects of the pods of a reference; none for room that is kept free.
@@ -46,18 +46,19 @@ fn pod(one: PodRef, problem: &Problem, pending: &[Option<PodKey>]) -> Option<Sub
 /// A purchase, as the activity has it.
 fn bought(
     launch: &Launch,
-    machine: &MachineRecord,
+    machine: &Name,
+    why: &str,
     decision: Option<u64>,
     at: Timestamp,
 ) -> Happened {
     Happened {
         number: 0,
         at,
-        subject: Subject::new(Kind::Machine, machine.key.name.clone()),
+        subject: Subject::new(Kind::Machine, machine.clone()),
         decision,
         warning: false,
         code: "Launch".into(),
-        sentence: format!("is bought: {}", sentence(launch)),
+        sentence: format!("is bought: {why}"),
         before: None,
         after: Some(launch.purchase.price.dollars()),
     }
@@ -65,55 +66,43 @@ fn bought(
 
 impl Decisions {
     /// Pods were provided for.
-    pub(crate) fn provisioned(&self, now: Timestamp, one: &Provisioned<'_>) {
+    pub fn provisioned(&self, now: Timestamp, one: &Provisioned<'_>) {
         let Provisioned { problem, plan, .. } = *one;
         let mut inner = self.lock();
         let number = inner.decide(Loop::Provision, now, problem, plan);
-        let mut say = |subject: Option<Subject>, verdict: &Arc<Verdict>| {
-            if let Some(subject) = subject {
-                inner.say(&self.bounds, subject, verdict.clone(), now);
-            }
+        let bounds = &self.bounds;
+        let named = |pods: &'_ [PodRef]| -> Vec<Subject> {
+            let named = pods
+                .iter()
+                .map(|one_pod| pod(*one_pod, problem, one.pending));
+            named.flatten().collect()
         };
-        let named = |pod_ref: &PodRef| pod(*pod_ref, problem, one.pending);
         for (position, launch) in plan.launches.iter().enumerate() {
             let machine = one.made.get(&position).map(|record| &record.key.name);
-            let mut verdict = match machine {
+            let verdict = match machine {
                 Some(name) => Verdict::bought(launch, Some(name)),
                 None => Verdict::not_bought(launch),
             };
-            verdict.decision = number;
-            let verdict = Arc::new(verdict);
-            say(
-                machine.map(|name| Subject::new(Kind::Machine, name.clone())),
-                &verdict,
-            );
-            launch.pods.iter().for_each(|pod| say(named(pod), &verdict));
+            let mut about = named(&launch.pods);
+            about.extend(machine.map(|name| Subject::new(Kind::Machine, name.clone())));
+            inner.say(bounds, about, verdict, number, now);
         }
         for placement in &plan.placements {
-            let mut verdict = Verdict::placed(&placement.node);
-            verdict.decision = number;
-            let verdict = Arc::new(verdict);
-            placement
-                .pods
-                .iter()
-                .for_each(|pod| say(named(pod), &verdict));
+            let verdict = Verdict::placed(&placement.node);
+            inner.say(bounds, named(&placement.pods), verdict, number, now);
         }
         for unplaced in &plan.unplaced {
-            let mut verdict = Verdict::unplaced(&unplaced.reason, problem);
-            verdict.decision = number;
-            let verdict = Arc::new(verdict);
-            unplaced
-                .pods
-                .iter()
-                .for_each(|pod| say(named(pod), &verdict));
+            let verdict = Verdict::unplaced(&unplaced.reason, problem);
+            inner.say(bounds, named(&unplaced.pods), verdict, number, now);
         }
         for (key, why) in one.ignored {
-            let verdict = Arc::new(Verdict::left_out(why));
-            say(Some(Subject::new(Kind::Pod, key.to_string())), &verdict);
+            let subject = Subject::new(Kind::Pod, key.to_string());
+            inner.say(bounds, [subject], Verdict::left_out(why), number, now);
         }
         for (position, machine) in one.made {
             if let Some(launch) = plan.launches.get(*position) {
-                inner.happen(&self.bounds, bought(launch, machine, Some(number), now));
+                let (name, why) = (&machine.key.name, sentence(launch));
+                inner.happen(&self.bounds, bought(launch, name, &why, Some(number), now));
             }
         }
         drop(inner);
@@ -121,54 +110,55 @@ impl Decisions {
     }
 
     /// A machine was bought that no plan for pods that wait asked for: in place of another, or for a pool of fixed size.
-    pub(crate) fn launched(&self, now: Timestamp, launch: &Launch, machine: &MachineRecord) {
+    /// Why stands on its object.
+    pub fn launched(&self, now: Timestamp, launch: &Launch, machine: &Name, why: Option<&Name>) {
+        let why = why.map_or_else(|| sentence(launch), |why| why.to_string());
+        let verdict = Verdict {
+            sentence: format!("machine {machine} is bought: {why}"),
+            ..Verdict::bought(launch, Some(machine))
+        };
         let mut inner = self.lock();
-        let subject = Subject::new(Kind::Machine, machine.key.name.clone());
-        let verdict = Verdict::bought(launch, Some(&machine.key.name));
-        inner.say(&self.bounds, subject, Arc::new(verdict), now);
-        inner.happen(&self.bounds, bought(launch, machine, None, now));
+        let subject = Subject::new(Kind::Machine, machine.clone());
+        inner.say(&self.bounds, [subject], verdict, 0, now);
+        inner.happen(&self.bounds, bought(launch, machine, &why, None, now));
         drop(inner);
         self.changed.send_modify(|count| *count += 1);
     }
 
     /// Nodes were looked at that might go.
-    pub(crate) fn disrupted(
+    pub fn disrupted(
         &self,
         now: Timestamp,
-        problem: &Problem,
-        plan: &Plan,
-        machines: &BTreeMap<Name, Key>,
+        problem: &Arc<Problem>,
+        plan: &Arc<Plan>,
+        machines: &Arc<BTreeMap<Name, Key>>,
     ) {
         let mut inner = self.lock();
         let number = inner.decide(Loop::Disrupt, now, problem, plan);
+        inner.machines = Some((now, machines.clone()));
         let nodes: BTreeMap<&Name, &Node> =
             problem.nodes.iter().map(|one| (&one.name, one)).collect();
-        // A node that is not in use yet is known by its machine.
-        let named = |name: &Name| match machines.get(name) {
-            Some(key) if *key.to_string() == **name => {
-                Subject::new(Kind::Machine, key.name.clone())
+        // What has not joined yet is known by its machine.
+        let named = |name: &Name| {
+            let coming = nodes
+                .get(name)
+                .is_some_and(|node| node.phase == NodePhase::InFlight);
+            match machines.get(name) {
+                Some(key) if coming => Subject::new(Kind::Machine, key.name.clone()),
+                _ => Subject::new(Kind::Node, name.clone()),
             }
-            _ => Subject::new(Kind::Node, name.clone()),
         };
         for kept in &plan.kept {
             let node = nodes.get(&kept.node);
             let pool = node.and_then(|node| node.pool.as_ref());
             let pool = pool.map(|pool| problem.title_of(pool));
-            let mut verdict = Verdict::stays(kept, pool, node.and_then(|node| node.price));
-            verdict.decision = number;
-            inner.say(&self.bounds, named(&kept.node), Arc::new(verdict), now);
+            let verdict = Verdict::stays(kept, pool, node.and_then(|node| node.price));
+            inner.say(&self.bounds, [named(&kept.node)], verdict, number, now);
         }
         for removal in &plan.removals {
             let pool = nodes.get(&removal.node).and_then(|node| node.pool.as_ref());
             let pool = pool.map(|pool| problem.title_of(pool));
-            let mut verdict = Verdict::goes(removal, pool);
-            verdict.decision = number;
-            let (before, after) = match &removal.reason {
-                Reason::Disrupted { before, after, .. } => {
-                    (Some(before.dollars()), Some(after.dollars()))
-                }
-                _ => (None, None),
-            };
+            let verdict = Verdict::goes(removal, pool);
             let happened = Happened {
                 number: 0,
                 at: now,
@@ -177,15 +167,12 @@ impl Decisions {
                 warning: false,
                 code: verdict.code.clone(),
                 sentence: removal.reason.to_string(),
-                before,
-                after,
+                before: verdict.evidence.before,
+                after: verdict.evidence.after,
             };
-            let subject = named(&removal.node);
-            let known = inner.verdicts.get(&subject).and_then(|all| all.back());
+            let about = [named(&removal.node)];
             // One that is decided again because it could not begin yet is told once.
-            let news = known.is_none_or(|last| !last.verdict.same(&verdict));
-            inner.say(&self.bounds, subject, Arc::new(verdict), now);
-            if news {
+            if inner.say(&self.bounds, about, verdict, number, now) > 0 {
                 inner.happen(&self.bounds, happened);
             }
         }
@@ -196,13 +183,19 @@ impl Decisions {
 
 impl Inner {
     /// Keeps a decision so that it can be replayed. Returns its number.
-    fn decide(&mut self, kind: Loop, now: Timestamp, problem: &Problem, plan: &Plan) -> u64 {
+    fn decide(
+        &mut self,
+        kind: Loop,
+        now: Timestamp,
+        problem: &Arc<Problem>,
+        plan: &Arc<Plan>,
+    ) -> u64 {
         self.decided += 1;
         let decision = Decision {
             number: self.decided,
             at: now,
-            problem: Arc::new(problem.clone()),
-            plan: Arc::new(plan.clone()),
+            problem: problem.clone(),
+            plan: plan.clone(),
         };
         self.last.insert(kind, decision);
         self.decided
@@ -223,8 +216,8 @@ impl Context {
         if let Some((problem, plan)) = self.provide(problem.clone()).await {
             let made = BTreeMap::new();
             let one = Provisioned {
-                problem: &problem,
-                plan: &plan,
+                problem: &Arc::new(problem),
+                plan: &Arc::new(plan),
                 pending: &pending,
                 made: &made,
                 ignored: &ignored,
@@ -233,7 +226,9 @@ impl Context {
         }
         let disrupt = |decide: &dyn Decide, problem: &Problem| decide.disrupt(problem);
         if let Some((problem, plan)) = self.decide(problem, disrupt).await {
-            self.decisions.disrupted(now, &problem, &plan, &machines);
+            let (problem, plan) = (Arc::new(problem), Arc::new(plan));
+            self.decisions
+                .disrupted(now, &problem, &plan, &Arc::new(machines));
         }
     }
 }

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use joiner_core::money::Money;
 use joiner_core::pack::{self, Options};
-use joiner_core::plan::{Code, Kept, Plan, Reason, Removal, Shortfall, Unplaced};
+use joiner_core::plan::{Code, Kept, Launch, Plan, Purchase, Reason, Removal, Shortfall, Unplaced};
 use joiner_core::problem::{
     CapacityType, Catalog, DisruptionReason, InstanceType, Node, Offering, Pod, PodSpec, Pool,
     Problem,
@@ -29,7 +29,7 @@ fn key(name: &str) -> PodKey {
 }
 
 /// A problem with pods that nothing can hold, and the plan that says so.
-fn refused(pods: &[&str], reason: Reason) -> (Problem, Plan, Vec<Option<PodKey>>) {
+fn refused(pods: &[&str], reason: Reason) -> (Arc<Problem>, Arc<Plan>, Vec<Option<PodKey>>) {
     let problem = Problem {
         pods: pods
             .iter()
@@ -50,7 +50,7 @@ fn refused(pods: &[&str], reason: Reason) -> (Problem, Plan, Vec<Option<PodKey>>
         ..Plan::default()
     };
     let pending = pods.iter().map(|name| Some(key(name))).collect();
-    (problem, plan, pending)
+    (Arc::new(problem), Arc::new(plan), pending)
 }
 
 fn learn(ledger: &Decisions, second: i64, pods: &[&str], reason: Reason) {
@@ -207,53 +207,162 @@ fn the_same_verdict_again_is_counted_and_another_one_is_kept_beside_it() {
     assert_eq!((&*taint.verdict.code, taint.times), ("Taint", 1));
     assert_eq!((none.first, none.last, none.times), (at(1), at(5), 2));
     let other = ledger.verdicts(&pod("b"));
-    assert_eq!((other[0].times, other[0].verdict.decision), (1, 1));
+    assert_eq!((other[0].times, other[0].decision), (1, 1));
     assert_eq!(ledger.last(Loop::Provision).unwrap().number, 3);
     assert!(ledger.last(Loop::Disrupt).is_none());
 }
 
 #[test]
-fn the_ledger_keeps_within_its_bounds_and_forgets_what_was_not_judged_for_longest() {
+fn the_ledger_keeps_within_its_bounds_and_forgets_what_was_not_said_for_longest() {
     let bounds = Bounds {
-        subjects: 16,
+        bytes: 32 << 10,
         verdicts: 2,
         activity: 3,
+        activity_bytes: 2 << 10,
     };
     let ledger = Decisions::new(bounds);
-    for second in 0..100 {
+    for second in 0..200 {
         learn(
             &ledger,
             second,
             &["stays", &format!("pod-{second}")],
-            Reason::NoPool,
+            no_machine(Code::Taint, &format!("taint {second}")),
         );
         let said = format!("message {second}");
         let about = Subject::new(Kind::Pool, "gpu");
         ledger.told(about, Severity::Normal, "Told", &said, at(second));
+        assert!(ledger.bytes() <= 34 << 10, "{}", ledger.bytes());
     }
-    assert!(ledger.len() <= 16, "{}", ledger.len());
-    assert_eq!(ledger.verdicts(&pod("stays"))[0].times, 100);
+    assert!(ledger.bytes() > 16 << 10, "{}", ledger.bytes());
+    assert_eq!(ledger.verdicts(&pod("stays")).len(), 2);
     assert!(ledger.verdicts(&pod("pod-0")).is_empty());
-    assert_eq!(ledger.verdicts(&pod("pod-99")).len(), 1);
+    assert_eq!(ledger.verdicts(&pod("pod-199")).len(), 1);
     assert_eq!(ledger.verdicts(&Subject::new(Kind::Pool, "gpu")).len(), 2);
     let activity = ledger.activity(0, 10);
     assert_eq!(activity.len(), 3);
-    assert_eq!(activity[0].sentence, "message 99");
+    assert_eq!(activity[0].sentence, "message 199");
     assert_eq!(ledger.activity(activity[0].number, 10), []);
+    let long = "a ".repeat(800);
+    let about = Subject::new(Kind::Pool, "gpu");
+    ledger.told(about, Severity::Normal, "Told", &long, at(200));
+    assert_eq!(ledger.activity(0, 10).len(), 1, "others made room for it");
+}
+
+#[test]
+fn equal_verdicts_are_stored_once_and_all_memory_is_given_back() {
+    let ledger = Decisions::default();
+    let names: Vec<String> = (0..1000).map(|number| format!("pod-{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    learn(&ledger, 1, &names, no_machine(Code::Taint, "the same"));
+    // Another decision says the same of others.
+    learn(&ledger, 2, &["late"], no_machine(Code::Taint, "the same"));
+    let [a, b] = ["pod-7", "late"].map(|name| ledger.verdicts(&pod(name))[0].clone());
+    assert!(Arc::ptr_eq(&a.verdict, &b.verdict));
+    assert_eq!((a.decision, b.decision), (1, 2));
+    let each = ledger.bytes() / 1000;
+    assert!(each < 400, "{each} bytes a pod");
+    let mut inner = ledger.lock();
+    inner.shrink(0);
+    assert_eq!((inner.verdicts.len(), inner.verdicts.bytes()), (0, 0));
+}
+
+/// A machine that is bought for a price.
+fn launch(dollars: f64) -> Launch {
+    let purchase = Purchase {
+        catalog: "acme".into(),
+        instance_type: "m-4".into(),
+        zone: "z".into(),
+        capacity_type: CapacityType::Spot,
+        reservation: None,
+        host: None,
+        price: Money::from_dollars(dollars),
+    };
+    Launch {
+        pool: "web".into(),
+        purchase,
+        alternatives: Arc::default(),
+        capacity: Resources::new(),
+        requests: Resources::new(),
+        labels: BTreeMap::new(),
+        pods: Vec::new(),
+        reason: Reason::Cheapest {
+            considered: 3,
+            runner_up: None,
+        },
+    }
+}
+
+#[test]
+fn what_is_said_of_a_machine_never_pushes_out_why_it_was_bought() {
+    let ledger = Decisions::default();
+    let machine: Name = "m-1".into();
+    let why: Name = "cheap, and in place of node n-1".into();
+    ledger.launched(at(1), &launch(1.0), &machine, Some(&why));
+    for second in 2..40 {
+        let about = Subject::new(Kind::Machine, "m-1");
+        let said = format!("trouble {second}");
+        ledger.told(about, Severity::Warning, "Trouble", &said, at(second));
+    }
+    let all = ledger.verdicts(&Subject::new(Kind::Machine, "m-1"));
+    assert_eq!(all.len(), Bounds::default().verdicts);
+    assert_eq!(all[0].verdict.sentence, "trouble 39");
+    let known = ledger.purchase("m-1").unwrap();
+    assert_eq!(known.first, at(1));
+    assert_eq!(
+        known.verdict.sentence,
+        "machine m-1 is bought: cheap, and in place of node n-1"
+    );
+}
+
+#[test]
+fn when_there_is_no_room_only_machines_that_are_gone_lose_why_they_were_bought() {
+    let ledger = Decisions::new(Bounds {
+        bytes: 64 << 10,
+        ..Bounds::default()
+    });
+    let name = |number: usize| -> Name { format!("m-{number}").into() };
+    for number in 0..60 {
+        ledger.launched(at(1), &launch(1.0), &name(number), None);
+    }
+    // One in three is still there when nodes are looked at.
+    let lives = |number: &usize| number.is_multiple_of(3);
+    let key = |number: usize| Key {
+        dialect: "karpenter",
+        namespace: "".into(),
+        name: name(number),
+    };
+    let machines = (0..60).filter(lives).map(|one| (name(one), key(one)));
+    ledger.disrupted(
+        at(2),
+        &Arc::default(),
+        &Arc::default(),
+        &Arc::new(machines.collect()),
+    );
+    ledger.launched(at(3), &launch(1.0), &"late".into(), None);
+    for second in 3..300 {
+        let taint = format!("taint {second}");
+        learn(&ledger, second, &[&taint], no_machine(Code::Taint, &taint));
+    }
+    let kept = (0..60).filter(|one| ledger.purchase(&name(*one)).is_some());
+    let kept: Vec<usize> = kept.collect();
+    assert_eq!(kept, (0..60).filter(lives).collect::<Vec<_>>());
+    assert!(ledger.purchase("late").is_some(), "bought since the look");
+    let bytes = ledger.lock().verdicts.bytes();
+    assert!(bytes <= 64 << 10, "{bytes}");
 }
 
 #[test]
 fn a_node_that_goes_is_told_once_with_its_price_before_and_after() {
     let ledger = Decisions::default();
-    let problem = Problem {
+    let problem = Arc::new(Problem {
         nodes: vec![Node {
             name: "n-1".into(),
             pool: Some("web".into()),
             ..Node::default()
         }],
         ..Problem::default()
-    };
-    let plan = Plan {
+    });
+    let plan = Arc::new(Plan {
         removals: vec![Removal {
             node: "n-1".into(),
             cause: DisruptionReason::Underutilized,
@@ -265,10 +374,10 @@ fn a_node_that_goes_is_told_once_with_its_price_before_and_after() {
             },
         }],
         ..Plan::default()
-    };
+    });
     let mut changes = ledger.changes();
     for second in 0..3 {
-        ledger.disrupted(at(second), &problem, &plan, &BTreeMap::new());
+        ledger.disrupted(at(second), &problem, &plan, &Arc::default());
     }
     assert!(changes.has_changed().unwrap());
     assert_eq!(*changes.borrow_and_update(), 3);

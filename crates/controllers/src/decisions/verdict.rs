@@ -156,9 +156,6 @@ pub struct Verdict {
     /// What would change it, the most promising first.
     #[serde(default)]
     pub remedies: Vec<String>,
-    /// Number of the decision, for replay; zero for events.
-    #[serde(default)]
-    pub decision: u64,
 }
 
 impl Verdict {
@@ -189,7 +186,6 @@ impl Verdict {
             remedies: vec![
                 "Nothing is to be done: the scheduler binds it when the node is ready.".to_owned(),
             ],
-            decision: 0,
         }
     }
 
@@ -224,7 +220,6 @@ impl Verdict {
                 ..Evidence::default()
             },
             remedies: launch.reason.remedies(),
-            decision: 0,
         }
     }
 
@@ -284,7 +279,6 @@ impl Verdict {
                 ..Evidence::default()
             },
             remedies,
-            decision: 0,
         }
     }
 
@@ -314,7 +308,6 @@ impl Verdict {
                 ..Evidence::default()
             },
             remedies: vec![kept.remedy(pool.map_or("", |name| name))],
-            decision: 0,
         }
     }
 
@@ -337,7 +330,6 @@ impl Verdict {
                 ..Evidence::default()
             },
             remedies: vec![removal.code().remedy(pool.map_or("", |name| name))],
-            decision: 0,
         }
     }
 }

@@ -30,6 +30,8 @@ use crate::record::{
 
 /// How many nodes are let go at once: bounded so that the API server is not swamped.
 const AT_ONCE: usize = 20;
+/// Of how many nodes a replacement says that it takes their place.
+const NAMED: usize = 3;
 
 /// A machine that goes, and why.
 type Target<'p> = (Arc<MachineRecord>, &'p Removal);
@@ -310,9 +312,17 @@ async fn replace(
         }
     }
     let launches: Vec<Launch> = command.launches.iter().map(|one| (*one).clone()).collect();
+    let gone = targets.iter().take(NAMED);
+    let mut gone: Vec<String> = gone
+        .map(|(_, one)| format!("node {} ({})", one.node, one.cause))
+        .collect();
+    if let Some(more) = targets.len().checked_sub(NAMED).filter(|more| *more > 0) {
+        gone.push(format!("{more} more"));
+    }
     let purpose = Purpose {
         names: &names,
         replaces: &id,
+        instead: &gone.join(", "),
     };
     let reason = word(command.cause());
     let made = launch(context, problem, &launches, reason, Some(purpose)).await;
@@ -326,7 +336,9 @@ async fn replace(
     count(context, command, targets);
     for (launch, machine) in launches.iter().zip(made.values()) {
         moves::promise_new(context, problem, launch, machine);
-        context.decisions.launched(now, launch, machine);
+        let why = machine.annotations.get(annotations::WHY);
+        let name = &machine.key.name;
+        context.decisions.launched(now, launch, name, why);
     }
     let successors = successors(&launches, &names);
     for (machine, removal) in targets {

@@ -14,7 +14,7 @@ use super::{Outcome, launch, offers};
 use crate::context::{Context, Mode};
 use crate::lifecycle::{RemovalReason, delete};
 use crate::market::stock::copies;
-use crate::record::{MachineRecord, PoolRecord};
+use crate::record::{MachineRecord, PoolRecord, annotations};
 use crate::view::pods::Owner;
 
 /// Brings static pools to their size, and others to their least.
@@ -102,7 +102,9 @@ async fn grow(context: &Context, pool: &PoolRecord, wanted: usize) -> bool {
         let launches = vec![one; at_once.min(missing - made).min(copies)];
         let bought = launch(context, &problem, &launches, "provisioned", None).await;
         for (launch, machine) in launches.iter().zip(bought.values()) {
-            context.decisions.launched(context.now(), launch, machine);
+            let why = machine.annotations.get(annotations::WHY);
+            let name = &machine.key.name;
+            context.decisions.launched(context.now(), launch, name, why);
         }
         if bought.len() < launches.len() {
             return false;

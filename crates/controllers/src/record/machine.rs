@@ -32,6 +32,8 @@ pub mod annotations {
     pub const INTERRUPTED_AT: &str = "joiner.dev/interrupted-at";
     /// Why and for what the machine is to go: a JSON intent.
     pub const INTENT: &str = "joiner.dev/disruption";
+    /// Why the machine was bought, for people, and for whichever process leads after the one that bought it.
+    pub const WHY: &str = "joiner.dev/why";
     /// Which disruption the machine was bought for.
     pub const REPLACES: &str = "joiner.dev/replaces";
     /// `"true"` on a pool: it neither buys nor takes away.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use joiner_controllers::context::{Context, Costs};
-use joiner_controllers::decisions::{Evidence, Happened, Kind, Outcome, Said, Subject, Verdict};
+use joiner_controllers::decisions::{Kind, Outcome, Subject};
 use joiner_controllers::record::MachineRecord;
 use joiner_controllers::view::World;
 use joiner_controllers::view::nodes::NodeRecord;
@@ -14,6 +14,7 @@ use joiner_core::labels;
 use joiner_core::name::{Labels, Name};
 use joiner_core::resources::{CPU, MEMORY, PODS, Resources};
 
+use super::bought::bought;
 use super::model::{Figure, NodeCounts, NodeView, PodView, State, Usage, Usages};
 
 /// All nodes and machines at a moment.
@@ -242,54 +243,17 @@ fn explain(context: &Context, nodes: &mut [NodeView]) {
 /// Adds why these nodes are here, and the pods on them: only for the few that are shown.
 pub(crate) fn detail<'n>(context: &Context, nodes: impl Iterator<Item = &'n mut NodeView>) {
     let world = context.view.read();
-    let mut by_machine = BTreeMap::new();
     for node in nodes {
         let pods = world.pods_on(&node.name).filter(|pod| !pod.terminal);
         let mut shown: Vec<PodView> = pods.map(|pod| pod_view(pod)).collect();
         shown.sort_by(|a, b| (a.daemon, -a.cpu, &a.name).cmp(&(b.daemon, -b.cpu, &b.name)));
         node.on_it = shown;
-        if let Some(machine) = &node.machine {
-            by_machine.insert(machine.clone(), node);
-        }
-    }
-    drop(world);
-    // What was said of a machine later may have pushed out why it was bought; the activity goes further back.
-    let bought = |one: &Happened| &*one.code == "Launch" && one.subject.kind == Kind::Machine;
-    let activity = context.decisions.activity(0, usize::MAX);
-    let mut purchases: BTreeMap<Name, Happened> = activity
-        .into_iter()
-        .filter(bought)
-        .map(|one| (one.subject.name.clone(), one))
-        .collect();
-    for (machine, node) in by_machine {
-        let all = context
-            .decisions
-            .verdicts(&Subject::new(Kind::Machine, &*machine));
-        let verdict = all
-            .into_iter()
-            .find(|one| one.verdict.outcome == Outcome::Bought);
-        node.here = verdict.or_else(|| purchases.remove(&*machine).map(purchase));
-    }
-}
-
-/// A purchase that was told, as a verdict.
-fn purchase(one: Happened) -> Said {
-    let verdict = Verdict {
-        outcome: Outcome::Bought,
-        code: one.code,
-        sentence: format!("machine {} {}", one.subject.name, one.sentence),
-        evidence: Evidence {
-            after: one.after,
-            ..Evidence::default()
-        },
-        remedies: Vec::new(),
-        decision: one.decision.unwrap_or_default(),
-    };
-    Said {
-        first: one.at,
-        last: one.at,
-        times: 1,
-        verdict: Arc::new(verdict),
+        let Some(name) = &node.machine else { continue };
+        let named = |one: &&Arc<MachineRecord>| *one.key.name == **name;
+        let own = world.machine_of(&node.name).filter(named);
+        // Only few have not joined yet, or have lost their node.
+        let machine = own.or_else(|| world.machines.iter().find(named));
+        node.here = machine.map(|machine| bought(context, machine));
     }
 }
 

@@ -237,9 +237,27 @@ pub(crate) fn clock(at: Timestamp) -> String {
     at.strftime("%H:%M:%S").to_string()
 }
 
+/// A moment as it is written now: with its day where it is another than today.
+pub(crate) fn moment(at: Timestamp, now: Timestamp) -> String {
+    let day = |at: Timestamp| at.strftime("%Y-%m-%d").to_string();
+    if day(at) == day(now) {
+        clock(at)
+    } else {
+        format!("{} {}", day(at), clock(at))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn moments_of_other_days_are_written_with_their_day() {
+        let [day, night] = ["2026-11-18T12:00:00Z", "2026-11-19T00:00:01Z"];
+        let [day, night]: [Timestamp; 2] = [day, night].map(|at| at.parse().unwrap());
+        assert_eq!(moment(night, night), "00:00:01");
+        assert_eq!(moment(day, night), "2026-11-18 12:00:00");
+    }
 
     #[test]
     fn a_history_that_is_full_keeps_its_beginning_in_less_detail() {

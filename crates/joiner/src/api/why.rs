@@ -1,14 +1,20 @@
 //! Why a pod, node, pool or machine is as it is.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use joiner_controllers::context::Context;
-use joiner_controllers::decisions::{Kind, Said, Subject};
+use joiner_controllers::decisions::{Kind, Outcome, Said, Subject};
 use joiner_controllers::record::{MachineRecord, Truth};
 use joiner_controllers::view::World;
 use joiner_controllers::view::pods::PodRecord;
 use joiner_core::name::Name;
+use joiner_core::resources::{CPU, EPHEMERAL_STORAGE, MEMORY};
 
+use super::bought::bought;
 use super::fleet::Joining;
 use super::model::{Explanation, SCHEMA, Step};
+use crate::page::{cores, gib};
 
 /// The explanation; `Err` with what there is instead when there is nothing of this name.
 pub(crate) fn explain(context: &Context, kind: Kind, name: &str) -> Result<Explanation, String> {
@@ -21,13 +27,27 @@ pub(crate) fn explain(context: &Context, kind: Kind, name: &str) -> Result<Expla
     let Found {
         name,
         standing,
+        settled,
         subjects,
+        bought,
         steps,
         facts,
     } = found.ok_or_else(|| format!("there is no {kind} {name}"))?;
     let mut verdicts: Vec<Said> = Vec::new();
     for subject in &subjects {
         verdicts.extend(context.decisions.verdicts(subject));
+    }
+    if settled {
+        // What would have helped it onto a node is past.
+        for said in &mut verdicts {
+            Arc::make_mut(&mut said.verdict).remedies.clear();
+        }
+    }
+    if !verdicts
+        .iter()
+        .any(|one| one.verdict.outcome == Outcome::Bought)
+    {
+        verdicts.extend(bought);
     }
     verdicts.sort_by_key(|said| std::cmp::Reverse(said.last));
     Ok(Explanation {
@@ -46,7 +66,11 @@ pub(crate) fn explain(context: &Context, kind: Kind, name: &str) -> Result<Expla
 struct Found {
     name: String,
     standing: String,
+    /// Whether it is a pod that runs, or has run.
+    settled: bool,
     subjects: Vec<Subject>,
+    /// Why its machine was bought.
+    bought: Option<Said>,
     steps: Vec<Step>,
     facts: Vec<String>,
 }
@@ -91,7 +115,9 @@ fn pod(context: &Context, name: &str) -> Option<Found> {
     Some(Found {
         name: found.key.to_string(),
         standing,
+        settled: found.node.is_some(),
         subjects: vec![subject],
+        bought: None,
         steps: Vec::new(),
         facts,
     })
@@ -167,7 +193,9 @@ fn node(context: &Context, name: &str) -> Option<Found> {
     Some(Found {
         name: name.to_string(),
         standing,
+        settled: false,
         subjects,
+        bought: machine.map(|one| bought(context, one)),
         steps: machine.map(|one| steps(one)).unwrap_or_default(),
         facts,
     })
@@ -189,22 +217,36 @@ fn pool(context: &Context, name: &str) -> Option<Found> {
     let mut facts = Vec::new();
     let used = joiner_controllers::guards::limits::usage(&world, pool.id(), None);
     for (resource, limit) in pool.pool.limits.resources.iter() {
-        facts.push(format!(
-            "Limit of {resource}: {} of {limit} used.",
-            used.resources.get(resource)
-        ));
+        let used = used.resources.get(resource);
+        facts.push(match &**resource {
+            CPU => format!(
+                "Limit of cpu: {} of {} cores used.",
+                cores(used),
+                cores(limit)
+            ),
+            MEMORY | EPHEMERAL_STORAGE => {
+                format!("Limit of {resource}: {} of {} used.", gib(used), gib(limit))
+            }
+            _ => format!("Limit of {resource}: {used} of {limit} used."),
+        });
     }
     drop(world);
     if let Some(last) = context
         .decisions
         .last(joiner_controllers::decisions::Loop::Disrupt)
     {
+        let mut away: BTreeMap<_, Vec<String>> = BTreeMap::new();
         for (of, reason, allowed) in joiner_core::disrupt::allowed(&last.problem) {
             if of == *pool.id() {
-                facts.push(format!(
-                    "Its budgets let {allowed} nodes be away as {reason}."
-                ));
+                away.entry(allowed).or_default().push(reason.to_string());
             }
+        }
+        for (allowed, reasons) in away {
+            let s = if allowed == 1 { "" } else { "s" };
+            let reasons = reasons.join(", ");
+            facts.push(format!(
+                "Its budgets let {allowed} node{s} be away at a time for each of: {reasons}."
+            ));
         }
     }
     let notes = context
@@ -230,7 +272,9 @@ fn pool(context: &Context, name: &str) -> Option<Found> {
     Some(Found {
         name: name.to_owned(),
         standing,
+        settled: false,
         subjects: vec![Subject::new(Kind::Pool, pool.id().clone())],
+        bought: None,
         steps: Vec::new(),
         facts,
     })
@@ -260,7 +304,9 @@ fn machine(context: &Context, name: &str) -> Option<Found> {
     Some(Found {
         name: machine.key.to_string(),
         standing: standing.to_owned(),
+        settled: false,
         subjects,
+        bought: Some(bought(context, machine)),
         steps: steps(machine),
         facts: Vec::new(),
     })

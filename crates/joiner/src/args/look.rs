@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use joiner_controllers::decisions::Kind;
 
 use super::ReportFormat;
-use crate::api::order::Order;
+use crate::api::column::Column;
 
 /// How often nodes may be asked for: the page looks no more often itself.
 const SHORTEST: Duration = Duration::from_secs(1);
@@ -149,7 +149,7 @@ pub(crate) struct BaseArgs {
 pub(crate) struct TopArgs {
     /// Order of nodes.
     #[arg(long, value_enum, default_value_t)]
-    pub(crate) sort: Order,
+    pub(crate) sort: Column,
     /// Only nodes whose name, pool, type, zone, capacity type or state has these words.
     #[arg(long, value_name = "WORDS", default_value = "")]
     pub(crate) filter: String,

@@ -42,7 +42,8 @@ pub(crate) struct SolverArgs {
 #[derive(Args)]
 #[command(
     group = ArgGroup::new("input").required(true).args(["problem", "manifests"]),
-    after_help = "Examples:\n  joiner plan --problem problem.json\n  joiner plan -f pool.yaml -f workloads/ --catalog types.json\n\n\
+    after_help = "Examples:\n  joiner plan --problem problem.json\n  joiner plan -f pool.yaml -f workloads/ --catalog types.json\n  joiner plan \
+                  --problem disrupt-7.json --rebalance\n\n\
                   Exit status: 0 everything has a place; 1 files cannot be read or written; 2 wrong usage; \
                         3 the input is malformed; 4 some pods have no place; 5 the plan broke a rule."
 )]
@@ -62,6 +63,10 @@ pub(crate) struct PlanArgs {
         conflicts_with = "problem"
     )]
     pub(crate) catalog: Option<PathBuf>,
+    /// Then remove and replace nodes to save money, as far as budgets allow: what goes, what is bought, what it costs before
+    /// and after.
+    #[arg(long, conflicts_with_all = ["out", "time_limit", "runs"])]
+    pub(crate) rebalance: bool,
     /// Write the solution here instead of printing a table.
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,

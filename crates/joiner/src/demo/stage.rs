@@ -154,8 +154,12 @@ mod tests {
 
     use joiner_controllers::SolveOn;
 
+    use joiner_controllers::decisions::{Kind, Outcome, Said};
+
     use super::*;
-    use crate::api::fleet::Fleet;
+    use crate::api::bought::written;
+    use crate::api::fleet::{self, Fleet};
+    use crate::api::why;
 
     #[tokio::test(start_paused = true)]
     async fn a_machine_is_shown_once_and_as_ours_from_its_purchase_on() {
@@ -176,6 +180,37 @@ mod tests {
             most = most.max(nodes.len());
         }
         assert!(most > 1);
+        stage.clear().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn why_a_machine_was_bought_is_known_while_it_lives_and_to_the_next_leader_too() {
+        let settings = Settings {
+            solve_on: SolveOn::Caller,
+            ..Settings::default()
+        };
+        let stage = Stage::set(1, None, &Pace::LIVE, settings, None).unwrap();
+        let context = stage.context();
+        for _ in 0..60 {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+        }
+        let mut nodes = Fleet::look(&context).nodes;
+        fleet::detail(&context, nodes.iter_mut());
+        assert!(nodes.len() > 1, "{nodes:#?}");
+        for node in &nodes {
+            let here = node.here.as_ref().unwrap();
+            assert_eq!(here.verdict.outcome, Outcome::Bought, "{node:#?}");
+            let why = why::explain(&context, Kind::Node, &node.name).unwrap();
+            let told = |one: &Said| one.verdict.sentence == here.verdict.sentence;
+            assert!(why.verdicts.iter().any(told), "{why:#?}");
+        }
+        let machines: Vec<_> = context.view.read().machines.iter().cloned().collect();
+        for machine in machines {
+            let known = context.decisions.purchase(&machine.key.name).unwrap();
+            // Another process has no ledger of it, only the object.
+            let found = written(&machine);
+            assert_eq!(found.verdict.sentence, known.verdict.sentence);
+        }
         stage.clear().await;
     }
 }

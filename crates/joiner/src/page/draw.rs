@@ -88,6 +88,7 @@ pub(crate) fn cost(samples: &[Sample]) -> String {
         dollars(last.cost),
         dollars(highest)
     );
+    let mut near = String::new();
     let mut level = 0.0;
     while level <= top + step / 2.0 {
         let _ = write!(
@@ -97,6 +98,14 @@ pub(crate) fn cost(samples: &[Sample]) -> String {
             y(level),
             LEFT - 8.0,
             y(level) + 4.0,
+            dollars(level)
+        );
+        // A phone sees only the end of it: there the figures stand above the lines.
+        let _ = write!(
+            near,
+            "<text class=\"axis near\" x=\"{}\" y=\"{:.1}\" text-anchor=\"end\" aria-hidden=\"true\">{}</text>",
+            WIDTH - 4.0,
+            y(level) - 4.0,
             dollars(level)
         );
         level += step;
@@ -117,7 +126,7 @@ pub(crate) fn cost(samples: &[Sample]) -> String {
     let _ = write!(
         svg,
         "<path class=\"area\" d=\"{area}\"/><path class=\"kept\" d=\"{kept}\"/><path class=\"bound\" d=\"{bound}\"/>\
-         <path class=\"cost\" d=\"{cost}\"/></svg>"
+         <path class=\"cost\" d=\"{cost}\"/>{near}</svg>"
     );
     svg
 }

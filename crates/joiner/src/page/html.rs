@@ -6,6 +6,7 @@ use axum::extract::{Path, Query, State};
 use axum::http::{StatusCode, Uri};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
+use jiff::Timestamp;
 use joiner_controllers::context::Context;
 use joiner_controllers::decisions::{Kind, PoolVerdict, Said};
 use joiner_core::problem::{Pod, PodSpec};
@@ -14,7 +15,7 @@ use serde::Deserialize;
 
 use super::json::{self, Asked};
 use super::{CSS, Page, draw};
-use crate::api::history::clock;
+use crate::api::history::{clock, moment};
 use crate::api::model::{
     Activity, Demand, Episode, Explanation, Market, NodeView, Nodes, OfferingView, Overview,
     dollars,
@@ -154,8 +155,8 @@ struct Told {
     remedies: Vec<String>,
 }
 
-impl From<&Said> for Told {
-    fn from(said: &Said) -> Self {
+impl Told {
+    fn new(said: &Said, now: Timestamp) -> Self {
         let verdict = &said.verdict;
         let rejected = verdict.evidence.rejected.as_ref().map(|one| {
             let price = dollars(one.price);
@@ -166,10 +167,10 @@ impl From<&Said> for Told {
         });
         Told {
             code: verdict.code.to_string(),
-            first: clock(said.first),
-            last: clock(said.last),
+            first: moment(said.first, now),
+            last: moment(said.last, now),
             times: said.times,
-            decision: verdict.decision,
+            decision: said.decision,
             sentence: super::text::with_until(said),
             rejected,
             pools: verdict.evidence.pools.clone(),
@@ -394,11 +395,14 @@ async fn show_why(
         return message(StatusCode::BAD_REQUEST, "Not found", said);
     };
     match why::explain(&context, kind, &name) {
-        Ok(view) => rendered(&WhyPanel {
-            frame: Frame::new("why", &context, ""),
-            told: view.verdicts.iter().map(Told::from).collect(),
-            view,
-        }),
+        Ok(view) => {
+            let told = view.verdicts.iter().map(|said| Told::new(said, view.at));
+            rendered(&WhyPanel {
+                frame: Frame::new("why", &context, ""),
+                told: told.collect(),
+                view,
+            })
+        }
         Err(said) => message(
             StatusCode::NOT_FOUND,
             "Not found",

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::Page;
+use crate::api::column::Column;
 use crate::api::model::{Activity, Demand, Explanation, Market, Nodes, Overview, SCHEMA};
-use crate::api::order::Order;
 use crate::api::{activity, demand, fleet, market, opencost, overview, why};
 use crate::what_if::{self, Change, Outcome};
 
@@ -137,7 +137,7 @@ pub(super) fn choose(fleet: &fleet::Fleet, asked: &Asked, most: usize) -> Nodes 
         .iter()
         .filter(|node| node.matches(&query))
         .collect();
-    let order: Order = asked.sort.parse().unwrap_or_default();
+    let order: Column = asked.sort.parse().unwrap_or_default();
     found.sort_by(|a, b| order.between(a, b, false));
     Nodes {
         schema_version: SCHEMA,

@@ -1,14 +1,15 @@
 //! Numbers and states as they are read.
 
+use jiff::Timestamp;
 use joiner_controllers::decisions::Said;
 
-use crate::api::history::clock;
+use crate::api::history::{clock, moment};
 use crate::api::model::{
     Bound, DemandGroup, Episode, Explanation, Figure, LimitView, NodeCounts, NodeView,
     OfferingView, Overview, PoolView, ProviderView, Step, Usage, dollars,
 };
 use crate::api::why::lasted;
-use crate::what_if::Bought;
+use crate::what_if::{Bought, Outcome};
 
 /// Thousandths of cores as cores.
 pub(crate) fn cores(millis: i64) -> String {
@@ -167,8 +168,9 @@ impl DemandGroup {
 
     /// Names, and how many more there are.
     pub(crate) fn named(&self) -> String {
-        let more = self.count - self.names.len();
-        let names = self.names.join(", ");
+        let some = &self.names[..self.names.len().min(2)];
+        let more = self.count - some.len();
+        let names = some.join(", ");
         if more > 0 {
             format!("{names} and {more} more")
         } else {
@@ -250,11 +252,16 @@ impl NodeView {
     /// Why it is here, in a sentence.
     pub(crate) fn here_words(&self) -> String {
         match (&self.here, &self.machine) {
-            (Some(said), _) => capital(&said.verdict.sentence),
-            (None, None) => "Not ours: its room is used, and it is never removed.".to_owned(),
-            (None, Some(_)) => {
-                "Bought before this process began; its machine object tells its life.".to_owned()
+            (Some(said), _) => {
+                // Which machine is plain from where this stands.
+                let name = self.machine.as_deref().unwrap_or_default();
+                let twice = format!("machine {name} is bought: ");
+                let sentence = &said.verdict.sentence;
+                capital(sentence.strip_prefix(&*twice).unwrap_or(sentence))
             }
+            (None, None) => "Not ours: its room is used, and it is never removed.".to_owned(),
+            // Of nodes that are shown in full this is always known.
+            (None, Some(_)) => "Its machine object tells why it was bought.".to_owned(),
         }
     }
 
@@ -288,9 +295,9 @@ pub(crate) fn with_until(said: &Said) -> String {
 }
 
 impl Episode {
-    /// When.
+    /// When something belonged to it last: newer ones stand above older ones.
     pub(crate) fn clock(&self) -> String {
-        clock(self.at)
+        clock(self.entries.first().map_or(self.at, |one| one.at))
     }
 
     /// Before and after, if both are known.
@@ -348,8 +355,15 @@ impl Explanation {
 
 impl Step {
     /// Since when.
-    pub(crate) fn clock(&self) -> String {
-        clock(self.since)
+    pub(crate) fn moment(&self, now: &Timestamp) -> String {
+        moment(self.since, *now)
+    }
+}
+
+impl Outcome {
+    /// How many pods have no place.
+    pub(crate) fn without_place(&self) -> usize {
+        self.stranded.iter().map(|one| one.pods).sum()
     }
 }
 

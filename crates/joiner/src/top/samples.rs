@@ -6,11 +6,11 @@ use jiff::{SignedDuration, Timestamp};
 use joiner_controllers::decisions::{Said, Verdict};
 
 use super::state::{Origin, Picture, Screen};
+use crate::api::column::Column;
 use crate::api::model::{
     Bound, Figure, NodeCounts, NodeView, Overview, ProviderView, SCHEMA, Sample, State, Usage,
     Usages,
 };
-use crate::api::order::Order;
 
 const GIB: i64 = 1 << 30;
 
@@ -42,6 +42,7 @@ fn said(code: &str, sentence: &str) -> Said {
         first: noon(),
         last: noon(),
         times: 1,
+        decision: 1,
         verdict: Arc::new(verdict),
     }
 }
@@ -123,6 +124,34 @@ pub(super) fn nodes(gpus: bool) -> Vec<NodeView> {
     ]
 }
 
+/// So many nodes of several pools, one in eight with GPUs, no two of which are alike.
+pub(super) fn many(count: i64) -> Vec<NodeView> {
+    let one = |number: i64| {
+        #[expect(clippy::cast_precision_loss, reason = "a price")]
+        let price = 0.1 + (number % 97) as f64 / 10.0;
+        let name = format!(
+            "ip-10-0-{}-{}.eu-west-1.compute.internal",
+            number / 250,
+            number % 250
+        );
+        let mut node = node(&name, number * 7 % 101, price);
+        node.pool = Some(format!("pool-{}", number % 13));
+        node.instance_type = format!("m{}i.{}xlarge", number % 7, 1 << (number % 6));
+        node.capacity_type =
+            ["spot", "on-demand", "reserved"][usize::try_from(number % 3).unwrap()].to_owned();
+        node.zone = format!(
+            "eu-west-1{}",
+            ["a", "b", "c"][usize::try_from(number % 3).unwrap()]
+        );
+        node.created = later(-number * 61);
+        if number % 8 == 0 {
+            node.usage.gpu = usage(number / 8 % 9, 8);
+        }
+        node
+    };
+    (0..count).map(one).collect()
+}
+
 /// The cluster that these nodes are.
 pub(super) fn picture(nodes: Vec<NodeView>) -> Picture {
     let mut all = Usages::default();
@@ -196,9 +225,14 @@ pub(super) fn history(count: i32) -> Vec<Sample> {
 
 /// All of it on a screen, by name.
 pub(super) fn screen(gpus: bool) -> Screen {
+    screen_of(nodes(gpus))
+}
+
+/// These nodes on a screen, by name.
+pub(super) fn screen_of(nodes: Vec<NodeView>) -> Screen {
     let origin = Origin {
         name: "http://127.0.0.1:8082".to_owned(),
         page: true,
     };
-    Screen::new(origin, picture(nodes(gpus)), Order::Name, "")
+    Screen::new(origin, picture(nodes), Column::Name, "")
 }

@@ -4,8 +4,8 @@
 use jiff::Timestamp;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
+use crate::api::column::Column;
 use crate::api::model::{NodeView, Overview};
-use crate::api::order::Order;
 
 /// What was read at a moment.
 #[derive(Clone, Debug)]
@@ -82,7 +82,7 @@ pub(super) struct Screen {
     origin: Origin,
     picture: Picture,
     trouble: Option<String>,
-    order: Order,
+    order: Column,
     reversed: bool,
     filter: String,
     typing: bool,
@@ -96,7 +96,7 @@ pub(super) struct Screen {
 
 impl Screen {
     /// The first picture.
-    pub(super) fn new(origin: Origin, picture: Picture, order: Order, filter: &str) -> Self {
+    pub(super) fn new(origin: Origin, picture: Picture, order: Column, filter: &str) -> Self {
         let mut screen = Screen {
             origin,
             picture,
@@ -131,7 +131,7 @@ impl Screen {
     }
 
     /// Order of nodes, and whether it is turned round.
-    pub(super) fn order(&self) -> (Order, bool) {
+    pub(super) fn order(&self) -> (Column, bool) {
         (self.order, self.reversed)
     }
 
@@ -319,9 +319,9 @@ impl Screen {
     fn sort_by_next(&mut self, direction: Direction) {
         let gpus = self.picture.overview.usage.gpu;
         let none = gpus.allocatable + gpus.coming == 0;
-        let all = Order::all().iter().copied();
-        let all: Vec<Order> = all
-            .filter(|order| !(none && *order == Order::Gpu))
+        let all = Column::all().iter().copied();
+        let all: Vec<Column> = all
+            .filter(|order| !(none && *order == Column::Gpu))
             .collect();
         let at = all.iter().position(|order| *order == self.order);
         let step = match direction {

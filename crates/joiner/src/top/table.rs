@@ -3,11 +3,17 @@
 use comfy_table::{CellAlignment, Table, presets};
 
 use super::bar::bar;
-use crate::api::model::{NodeView, Nodes, Overview, Usage};
+use crate::api::column::Column;
+use crate::api::model::{NodeView, Nodes, Overview, Usage, dollars};
 
 /// The whole of it.
 pub(super) fn page(overview: &Overview, nodes: &Nodes) -> String {
-    format!("{}\n{}\n", header(overview), table(nodes))
+    let mut text = format!("{}\n{}\n", header(overview), table(nodes));
+    let left = nodes.matching.saturating_sub(nodes.nodes.len());
+    if left > 0 {
+        text += &format!("and {left} more nodes: the page tells of no more at once\n");
+    }
+    text
 }
 
 /// Totals in a line.
@@ -34,36 +40,57 @@ fn header(view: &Overview) -> String {
     )
 }
 
-/// The cells of a node.
-fn cells(node: &NodeView) -> [String; 10] {
-    [
-        node.name.clone(),
-        node.owner().to_owned(),
-        node.instance_type.clone(),
-        node.capacity_type.clone(),
-        node.zone.clone(),
-        bar(&node.usage.cpu, 8),
-        bar(&node.usage.memory, 8),
-        node.usage.pods.as_number().replace(" of ", "/"),
-        node.price.dollars(),
-        node.state.to_string(),
-    ]
-}
-
-const TITLES: [&str; 10] = [
-    "NODE", "POOL", "TYPE", "PAID", "ZONE", "CPU", "MEMORY", "PODS", "$/H", "STATE",
+/// What a pipe is told of each node.
+const SHOWN: [Column; 12] = [
+    Column::Name,
+    Column::Pool,
+    Column::Type,
+    Column::Paid,
+    Column::Zone,
+    Column::Cpu,
+    Column::Memory,
+    Column::Gpu,
+    Column::Pods,
+    Column::Price,
+    Column::State,
+    Column::Why,
 ];
 
+/// What a column says of a node.
+fn cell(column: Column, node: &NodeView) -> String {
+    match column {
+        Column::Name => node.name.clone(),
+        Column::Pool => node.owner().to_owned(),
+        Column::Provider => node.class.clone().unwrap_or_default(),
+        Column::Type => node.instance_type.clone(),
+        Column::Paid => node.capacity_type.clone(),
+        Column::Zone => node.zone.clone(),
+        Column::Cpu => bar(&node.usage.cpu, 8),
+        Column::Memory => bar(&node.usage.memory, 8),
+        Column::Gpu => bar(&node.usage.gpu, 4),
+        Column::Pods => node.usage.pods.as_number().replace(" of ", "/"),
+        Column::Price => node.price.dollars(),
+        Column::Waste => dollars(node.waste()),
+        Column::Age => node.created.to_string(),
+        Column::State => node.state.to_string(),
+        Column::Why => node.stays_words(),
+    }
+}
+
 fn table(nodes: &Nodes) -> Table {
+    let gpus = |node: &NodeView| node.usage.gpu.allocatable + node.usage.gpu.coming > 0;
+    let some = nodes.nodes.iter().any(gpus);
+    let shown = SHOWN.into_iter().filter(|one| some || *one != Column::Gpu);
+    let shown: Vec<Column> = shown.collect();
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
-    let titles = TITLES.iter().copied().chain(["WHY IT STAYS"]);
-    table.set_header(titles);
+    table.set_header(shown.iter().map(|one| one.title()));
     for node in &nodes.nodes {
-        table.add_row(cells(node).into_iter().chain([node.stays_words()]));
+        table.add_row(shown.iter().map(|one| cell(*one, node)));
     }
-    for index in [7, 8] {
-        if let Some(column) = table.column_mut(index) {
+    for (index, one) in shown.iter().enumerate() {
+        if let (true, Some(column)) = (one.right() || *one == Column::Pods, table.column_mut(index))
+        {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
@@ -97,15 +124,35 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_pipe_gets_a_table_with_why_each_node_stays() {
-        let nodes = Nodes {
+    fn all(nodes: Vec<NodeView>) -> Nodes {
+        Nodes {
             schema_version: 1,
             at: jiff::Timestamp::UNIX_EPOCH,
-            total: 1,
-            matching: 1,
-            nodes: vec![node("one", 1000)],
+            total: nodes.len(),
+            matching: nodes.len(),
+            nodes,
+        }
+    }
+
+    #[test]
+    fn gpus_have_a_column_where_there_are_some() {
+        let none = table(&all(vec![node("one", 1000)])).to_string();
+        assert!(!none.contains("GPU"), "{none}");
+        let mut one = node("one", 1000);
+        one.usage.gpu = Usage {
+            requested: 3,
+            allocatable: 4,
+            coming: 0,
         };
+        let some = table(&all(vec![one, node("two", 0)])).to_string();
+        let lines: Vec<&str> = some.lines().collect();
+        assert!(lines[0].contains("GPU"), "{some}");
+        assert!(lines[1].contains("███   75%"), "{some}");
+    }
+
+    #[test]
+    fn a_pipe_gets_a_table_with_why_each_node_stays() {
+        let nodes = all(vec![node("one", 1000)]);
         let text = table(&nodes).to_string();
         for part in [
             "NODE",

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 
 use comfy_table::{Table, presets};
+use joiner_core::problem::Problem;
 
 use super::{Change, Outcome};
 use crate::api::model::{Overview, dollars};
@@ -22,9 +23,24 @@ pub(crate) fn run(args: &WhatIfArgs) -> Result<(), Failure> {
             None => Source::open(&base.ask).await?.what_if(&change).await,
         }
     })?;
-    print(&match base.ask.output {
-        ReportFormat::Text => told(&outcome),
-        ReportFormat::Json => json(&outcome),
+    show(&outcome, base.ask.output)
+}
+
+/// What would become of a problem if its nodes were removed and replaced to save money: `joiner plan --rebalance`.
+pub(crate) fn rebalanced(problem: Problem, format: ReportFormat) -> Result<(), Failure> {
+    let change = Change {
+        rebalance: true,
+        ..Change::default()
+    };
+    let outcome = super::solve(problem, &change).map_err(Failure::Manifest)?;
+    show(&outcome, format)
+}
+
+/// Prints what would become of it; pods without a place are a failure.
+fn show(outcome: &Outcome, format: ReportFormat) -> Result<(), Failure> {
+    print(&match format {
+        ReportFormat::Text => told(outcome),
+        ReportFormat::Json => json(outcome),
     })?;
     let stranded: usize = outcome.stranded.iter().map(|one| one.pods).sum();
     match stranded {
@@ -124,11 +140,11 @@ fn told(outcome: &Outcome) -> String {
         let _ = writeln!(text, "remove {}: {}", one.node, one.sentence);
     }
     for one in &outcome.stranded {
-        let _ = writeln!(
-            text,
-            "{} pods like {} have no place: {}",
-            one.pods, one.example, one.verdict.sentence
-        );
+        let pods = match one.pods {
+            1 => format!("Pod {} has no place", one.example),
+            pods => format!("{pods} pods like {} have no place", one.example),
+        };
+        let _ = writeln!(text, "{pods}: {}", one.verdict.sentence);
         for remedy in &one.verdict.remedies {
             let _ = writeln!(text, "  - {remedy}");
         }

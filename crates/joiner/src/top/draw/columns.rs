@@ -5,8 +5,8 @@ use ratatui::text::{Line, Span};
 
 use super::paint::Paint;
 use super::words::{clip, short, squeeze};
+use crate::api::column::Column;
 use crate::api::model::{Bound, NodeView, State, Usage, dollars};
-use crate::api::order::Order;
 use crate::top::bar::filled;
 use crate::top::state::Screen;
 
@@ -27,47 +27,8 @@ const SENTENCE: usize = 26;
 /// Of other words, at most.
 const WORDS: usize = 16;
 
-/// What can be said of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Column {
-    Name,
-    Pool,
-    Provider,
-    Type,
-    Paid,
-    Zone,
-    Cpu,
-    Memory,
-    Gpu,
-    Pods,
-    Price,
-    Waste,
-    Age,
-    State,
-    Why,
-}
-
-/// From left to right.
-const ORDER: [Column; 15] = [
-    Column::Name,
-    Column::Pool,
-    Column::Provider,
-    Column::Type,
-    Column::Paid,
-    Column::Zone,
-    Column::Cpu,
-    Column::Memory,
-    Column::Gpu,
-    Column::Pods,
-    Column::Price,
-    Column::Waste,
-    Column::Age,
-    Column::State,
-    Column::Why,
-];
-
 /// What is given up last comes first.
-const WORTH: [Column; 15] = [
+pub(super) const WORTH: [Column; 15] = [
     Column::Name,
     Column::Cpu,
     Column::Memory,
@@ -86,45 +47,6 @@ const WORTH: [Column; 15] = [
 ];
 
 impl Column {
-    fn title(self) -> &'static str {
-        match self {
-            Column::Name => "NODE",
-            Column::Pool => "POOL",
-            Column::Provider => "PROVIDER",
-            Column::Type => "TYPE",
-            Column::Paid => "PAID",
-            Column::Zone => "ZONE",
-            Column::Cpu => "CPU",
-            Column::Memory => "MEMORY",
-            Column::Gpu => "GPU",
-            Column::Pods => "PODS",
-            Column::Price => "$/H",
-            Column::Waste => "WASTE",
-            Column::Age => "AGE",
-            Column::State => "STATE",
-            Column::Why => "WHY IT STAYS",
-        }
-    }
-
-    /// The order that sorts by it.
-    fn order(self) -> Option<Order> {
-        Some(match self {
-            Column::Name => Order::Name,
-            Column::Pool => Order::Pool,
-            Column::Type => Order::Type,
-            Column::Zone => Order::Zone,
-            Column::Cpu => Order::Cpu,
-            Column::Memory => Order::Memory,
-            Column::Gpu => Order::Gpu,
-            Column::Pods => Order::Pods,
-            Column::Price => Order::Price,
-            Column::Waste => Order::Waste,
-            Column::Age => Order::Age,
-            Column::State => Order::State,
-            Column::Provider | Column::Paid | Column::Why => return None,
-        })
-    }
-
     /// What it says of a node; bars aside.
     fn words(self, screen: &Screen, node: &NodeView) -> String {
         match self {
@@ -144,16 +66,36 @@ impl Column {
         }
     }
 
-    /// The width of its title and of what it says, bars aside.
+    /// How wide that is.
+    fn width(self, screen: &Screen, node: &NodeView) -> usize {
+        // There are thousands of nodes: what needs no copy is only counted.
+        let text: &str = match self {
+            Column::Name => &node.name,
+            Column::Pool => node.owner(),
+            Column::Provider => screen.provider(node),
+            Column::Type => &node.instance_type,
+            Column::Paid => &node.capacity_type,
+            Column::Zone => &node.zone,
+            _ => return self.words(screen, node).chars().count(),
+        };
+        text.chars().count()
+    }
+
+    /// The width of its title and of what it says, bars and reasons aside.
     fn natural(self, screen: &Screen) -> usize {
-        let title = self.title().len() + usize::from(self.order() == Some(screen.order().0));
-        let all = screen.nodes();
-        let words = all.map(|node| self.words(screen, node).chars().count());
+        let title = self.title().len() + usize::from(self == screen.order().0);
+        if matches!(
+            self,
+            Column::Cpu | Column::Memory | Column::Gpu | Column::Why
+        ) {
+            return title;
+        }
+        let words = screen.nodes().map(|node| self.width(screen, node));
         words.max().unwrap_or_default().max(title)
     }
 
     /// The least width that makes sense on a terminal so wide.
-    fn least(self, screen: &Screen, wide: usize) -> usize {
+    fn least(self, natural: usize, wide: usize) -> usize {
         let (bar, name, pods) = match wide {
             ..70 => (4, 16, 0),
             70..100 => (5, 16, 0),
@@ -162,27 +104,23 @@ impl Column {
             _ => (8, 24, PODS + 1),
         };
         match self {
-            Column::Name => self.natural(screen).min(name),
+            Column::Name => natural.min(name),
             Column::Cpu | Column::Memory | Column::Gpu => bar + PERCENT,
-            Column::Pods => self.natural(screen) + pods,
+            Column::Pods => natural + pods,
             Column::Why => WHY.0,
-            Column::Price | Column::Waste | Column::State => self.natural(screen),
-            _ => self.natural(screen).min(WORDS),
+            Column::Price | Column::Waste | Column::State => natural,
+            _ => natural.min(WORDS),
         }
     }
 
     /// How much more it can use.
-    fn more(self, screen: &Screen, size: usize) -> usize {
+    fn more(self, natural: usize, size: usize) -> usize {
         match self {
-            Column::Name => self.natural(screen).min(NAME).saturating_sub(size),
+            Column::Name => natural.min(NAME).saturating_sub(size),
             Column::Cpu | Column::Memory | Column::Gpu => (BAR + PERCENT).saturating_sub(size),
             Column::Why => WHY.1 - WHY.0,
             _ => 0,
         }
-    }
-
-    fn right(self) -> bool {
-        matches!(self, Column::Price | Column::Waste | Column::Age)
     }
 }
 
@@ -204,9 +142,16 @@ impl Columns {
             shown || **column != Column::Gpu
         };
         let mut chosen: Vec<(Column, usize)> = Vec::new();
+        let (mut name, mut pods) = (0, 0);
         let mut left = width.saturating_sub(MARK);
         for column in WORTH.iter().filter(wanted) {
-            let least = column.least(screen, width);
+            let natural = column.natural(screen);
+            match column {
+                Column::Name => name = natural,
+                Column::Pods => pods = natural,
+                _ => {}
+            }
+            let least = column.least(natural, width);
             let gap = if chosen.is_empty() { 0 } else { GAP };
             if least + gap > left {
                 // The order of worth would be none if what is worth less took the room.
@@ -221,7 +166,7 @@ impl Columns {
         let share = bars.iter().filter(has).count().max(1);
         let mut grow = |column: Column, most: usize, left: &mut usize| {
             if let Some((_, size)) = chosen.iter_mut().find(|(one, _)| *one == column) {
-                let more = column.more(screen, *size).min(most).min(*left);
+                let more = column.more(name, *size).min(most).min(*left);
                 *size += more;
                 *left -= more;
             }
@@ -235,14 +180,8 @@ impl Columns {
         if let Some((_, size)) = chosen.iter_mut().find(|(one, _)| *one == Column::Why) {
             *size += left;
         }
-        let in_order = ORDER.iter().filter_map(|column| {
-            let (_, size) = chosen.iter().find(|(one, _)| one == column)?;
-            Some((*column, *size))
-        });
-        Columns {
-            all: in_order.collect(),
-            pods: Column::Pods.natural(screen),
-        }
+        chosen.sort_unstable_by_key(|(column, _)| *column);
+        Columns { all: chosen, pods }
     }
 
     /// The line of titles.
@@ -253,7 +192,7 @@ impl Columns {
             if position > 0 {
                 spans.push(Span::raw(" ".repeat(GAP)));
             }
-            let sorted = column.order() == Some(order);
+            let sorted = *column == order;
             let mut title = column.title().to_owned();
             if sorted {
                 title.push(arrow(order, reversed));
@@ -334,7 +273,7 @@ fn style_of(column: Column, node: &NodeView, paint: Paint) -> Style {
 }
 
 /// Which way the order goes.
-pub(super) fn arrow(order: Order, reversed: bool) -> char {
+pub(super) fn arrow(order: Column, reversed: bool) -> char {
     if order.descends() == reversed {
         '▲'
     } else {

@@ -3,8 +3,10 @@ use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::style::{Color, Modifier};
 
+use super::columns::WORTH;
 use super::*;
-use crate::top::samples::{history, later, noon, screen};
+use crate::api::column::Column;
+use crate::top::samples::{history, later, many, noon, screen, screen_of};
 
 /// What stands on a terminal of this size, without what is blank at the ends of lines.
 fn seen(screen: &mut Screen, now: Timestamp, width: u16, height: u16) -> Vec<String> {
@@ -263,4 +265,112 @@ fn without_colours_there_is_none_and_the_chosen_node_still_stands_out() {
             .collect();
         assert_eq!(name.trim(), "control-plane");
     }
+}
+
+#[test]
+fn every_column_has_its_worth() {
+    let mut all = WORTH.to_vec();
+    all.sort_unstable();
+    assert_eq!(all, Column::all());
+}
+
+#[test]
+fn gpus_have_a_bar_of_their_own_and_one_in_the_totals() {
+    let mut screen = screen_of(many(16));
+    // By name, that is number eight of sixteen, which are not written with zeros before them.
+    for _ in 0..14 {
+        press(&mut screen, KeyCode::Down);
+    }
+    let lines = seen(&mut screen, noon(), 120, 30);
+    let total = lines.iter().find(|line| line.starts_with(" GPU ")).unwrap();
+    // One node asks for none of its eight, the other for one of its eight.
+    assert!(total.contains("  6%  1 of 16"), "{total}");
+    let row = lines.iter().find(|line| line.starts_with("> ")).unwrap();
+    assert!(row.contains("░  12% "), "{row}");
+    while screen.order().0 != Column::Gpu {
+        press(&mut screen, KeyCode::Right);
+    }
+    let lines = seen(&mut screen, noon(), 120, 30);
+    let titles = lines.iter().position(|line| line.contains("GPU▼")).unwrap();
+    assert!(lines[titles + 1].contains(" 12% "), "{}", lines[titles + 1]);
+    assert!(lines[titles + 2].contains("  0% "), "{}", lines[titles + 2]);
+}
+
+#[test]
+fn columns_stay_apart_on_narrow_terminals_whatever_their_nodes_are_called() {
+    for (width, height) in [(60, 24), (80, 24), (100, 30), (132, 43)] {
+        let mut screen = screen_of(many(400));
+        let lines = seen(&mut screen, noon(), width, height);
+        let titles = lines
+            .iter()
+            .position(|line| line.contains("NODE▲"))
+            .unwrap();
+        let letters: Vec<char> = lines[titles].chars().collect();
+        // Columns begin where their titles do, but for those of figures, which end where their titles do.
+        let begins = (4..letters.len()).filter(|at| {
+            let title: String = letters[*at..]
+                .iter()
+                .take_while(|one| **one != ' ')
+                .collect();
+            let figures = ["$/H", "WASTE", "AGE"].contains(&&*title);
+            !figures && !title.is_empty() && letters[at - 2..*at] == [' ', ' ']
+        });
+        let begins: Vec<usize> = begins.collect();
+        assert!(begins.len() >= 3, "{}", lines[titles]);
+        let rows = &lines[titles + 1..titles + 6];
+        for row in rows {
+            assert!(
+                row.starts_with("> ip-") || row.starts_with("  ip-"),
+                "{row}"
+            );
+            let letters: Vec<char> = row.chars().collect();
+            for begin in begins.iter().filter(|begin| **begin < letters.len()) {
+                assert_eq!(letters[begin - 2..*begin], [' ', ' '], "{row}");
+            }
+        }
+        let state = rows.iter().all(|row| row.contains("Ready"));
+        assert!(state, "the state is whole on {width} columns: {rows:#?}");
+        let last = lines.last().unwrap();
+        assert!(last.starts_with(" by name ▲  1/400"), "{last}");
+    }
+}
+
+#[test]
+fn five_thousand_nodes_are_scrolled_sorted_and_filtered_at_once() {
+    /// What a person does not notice; the machine may do other things beside.
+    const FRAME: std::time::Duration = std::time::Duration::from_millis(50);
+    let mut screen = screen_of(many(5000));
+    let mut slowest = Vec::new();
+    let mut step = |screen: &mut Screen, code: KeyCode| {
+        let took = (0..5).map(|_| {
+            let mut screen = screen.clone();
+            let begun = std::time::Instant::now();
+            press(&mut screen, code);
+            let lines = seen(&mut screen, noon(), 200, 60);
+            (begun.elapsed(), lines)
+        });
+        let (took, lines) = took.min_by_key(|(took, _)| *took).unwrap();
+        slowest.push((took, code));
+        press(screen, code);
+        lines
+    };
+    let lines = step(&mut screen, KeyCode::End);
+    assert!(lines.last().unwrap().contains("5000/5000"), "{lines:#?}");
+    let lines = step(&mut screen, KeyCode::PageUp);
+    assert!(lines.last().unwrap().contains("/5000"), "{lines:#?}");
+    for _ in Column::all() {
+        step(&mut screen, KeyCode::Right);
+    }
+    step(&mut screen, KeyCode::Char('r'));
+    step(&mut screen, KeyCode::Char('/'));
+    let mut lines = Vec::new();
+    for letter in "pool-7 spot".chars() {
+        lines = step(&mut screen, KeyCode::Char(letter));
+    }
+    let left = (0..5000).filter(|number| number % 13 == 7 && number % 3 == 0);
+    let said = format!("  {} of 5000 nodes", left.count());
+    assert!(lines.last().unwrap().contains(&said), "{said}: {lines:#?}");
+    let (slowest, key) = slowest.into_iter().max_by_key(|(took, _)| *took).unwrap();
+    println!("the slowest of all frames took {slowest:.1?}, after {key:?}");
+    assert!(slowest < FRAME, "{slowest:?} after {key:?}");
 }

@@ -41,17 +41,17 @@ fn arrows_choose_the_column_and_r_turns_the_order_round() {
     let mut screen = screen(false);
     assert_eq!(names(&screen)[0], "control-plane");
     press(&mut screen, KeyCode::Right);
-    assert_eq!(screen.order(), (Order::Pool, false));
-    while screen.order().0 != Order::Price {
+    assert_eq!(screen.order(), (Column::Pool, false));
+    while screen.order().0 != Column::Price {
         press(&mut screen, KeyCode::Char('>'));
-        assert_ne!(screen.order().0, Order::Gpu, "there are no GPUs");
+        assert_ne!(screen.order().0, Column::Gpu, "there are no GPUs");
     }
     assert_eq!(names(&screen)[0], "default-b8fj");
     press(&mut screen, KeyCode::Char('r'));
-    assert_eq!(screen.order(), (Order::Price, true));
+    assert_eq!(screen.order(), (Column::Price, true));
     assert_eq!(names(&screen)[4], "default-b8fj");
     press(&mut screen, KeyCode::Left);
-    assert_eq!(screen.order(), (Order::Pods, false));
+    assert_eq!(screen.order(), (Column::Pods, false));
     for _ in 0..20 {
         press(&mut screen, KeyCode::Char('<'));
     }
@@ -61,7 +61,7 @@ fn arrows_choose_the_column_and_r_turns_the_order_round() {
 #[test]
 fn gpus_can_be_sorted_by_where_there_are_some() {
     let mut screen = screen(true);
-    while screen.order().0 != Order::Gpu {
+    while screen.order().0 != Column::Gpu {
         press(&mut screen, KeyCode::Right);
     }
     assert_eq!(names(&screen)[0], "default-b8fj");
