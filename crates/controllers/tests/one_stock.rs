@@ -140,7 +140,7 @@ impl World {
         version: &str,
         kind: &str,
         (namespace, name): (&str, &str),
-        spec: Value,
+        spec: &Value,
     ) {
         let mut metadata = json!({"name": name});
         if !namespace.is_empty() {
@@ -157,7 +157,7 @@ impl World {
     /// A NodePool on a node class of this kind.
     fn karpenter(&self, kind: &str, plural: &str, spec: Value) {
         let class = format!("{plural}.joiner.dev");
-        self.create(&class, "joiner.dev/v1alpha1", kind, ("", "racks"), spec);
+        self.create(&class, "joiner.dev/v1alpha1", kind, ("", "racks"), &spec);
         let spec = json!({
             "disruption": {"consolidateAfter": "30s", "budgets": [{"nodes": "100%"}]},
             "template": {
@@ -171,7 +171,7 @@ impl World {
             "karpenter.sh/v1",
             "NodePool",
             ("", "racks"),
-            spec,
+            &spec,
         );
     }
 
@@ -180,7 +180,7 @@ impl World {
         let version = "kubenodesmith.parawell.cloud/v1alpha1";
         let create = |plural: &str, kind: &str, spec: Value| {
             let resource = format!("{plural}.kubenodesmith.parawell.cloud");
-            self.create(&resource, version, kind, (HOME, "racks"), spec);
+            self.create(&resource, version, kind, (HOME, "racks"), &spec);
         };
         create("nodesmithproviders", "NodeSmithProvider", provider);
         let pool = json!({"providerRef": "racks", "machineTemplate": {"labels": {"family": "smith"}},

@@ -271,7 +271,7 @@ fn source(folder: &Path, text: &mut String) {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap();
         if path.is_dir() && name != "tests" {
             source(&path, text);
-        } else if name.ends_with(".rs") && name != "tests.rs" {
+        } else if path.extension().is_some_and(|end| end == "rs") && name != "tests.rs" {
             let file = std::fs::read_to_string(&path).unwrap();
             let code = file.split("#[cfg(test)]\nmod tests {").next().unwrap();
             let mut glue = false;
@@ -279,17 +279,12 @@ fn source(folder: &Path, text: &mut String) {
                 if line.starts_with("//") {
                     continue;
                 }
-                glue = match line.strip_suffix('\\') {
-                    Some(first) => {
-                        text.push_str(first);
-                        true
-                    }
-                    None => {
-                        text.push_str(line);
-                        text.push('\n');
-                        false
-                    }
-                };
+                let first = line.strip_suffix('\\');
+                glue = first.is_some();
+                text.push_str(first.unwrap_or(line));
+                if !glue {
+                    text.push('\n');
+                }
             }
             assert!(!glue, "{name} ends within a string");
         }

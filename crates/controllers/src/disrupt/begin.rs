@@ -262,6 +262,17 @@ async fn keep_away(
     }
 }
 
+/// Names of machines that replace others.
+fn new_names(context: &Context, launches: &[&Launch], now: Timestamp) -> Vec<Name> {
+    let world = context.view.read();
+    let name = |one: &&Launch| -> Name {
+        let pool = world.pool(&one.pool);
+        let prefix = pool.map_or_else(|| "replacement".into(), |pool| pool.key.name.clone());
+        context.edge.names.next(&prefix, now)
+    };
+    launches.iter().map(name).collect()
+}
+
 /// Nodes that others must replace first: writes down what is meant, keeps new pods away, looks again, buys.
 async fn replace(
     context: &Context,
@@ -272,17 +283,7 @@ async fn replace(
 ) {
     let now = context.now();
     let id = context.edge.names.next("disruption", now);
-    let names: Vec<Name> = {
-        let world = context.view.read();
-        let pool_name = |one: &&Launch| world.pool(&one.pool).map(|pool| pool.key.name.clone());
-        let launches = command.launches.iter();
-        launches
-            .map(|one| {
-                let prefix = pool_name(one).unwrap_or_else(|| "replacement".into());
-                context.edge.names.next(&prefix, now)
-            })
-            .collect()
-    };
+    let names = new_names(context, &command.launches, now);
     let elsewhere = targets.iter().any(|(_, one)| moves.leave(&one.node));
     let scatters = names.len() + usize::from(elsewhere) > 1;
     for (machine, removal) in targets {
