@@ -1,5 +1,5 @@
-//! Headless Chromium and the scripts of `testing/browser` that drive it. Node.js is needed; Chromium and what npm brings
-//! are installed when they are missing.
+//! Headless Chromium and the scripts of `testing/browser` that drive it. Node.js is needed; Chromium and what npm
+//! brings are installed when they are missing.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

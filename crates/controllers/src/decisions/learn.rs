@@ -109,8 +109,8 @@ impl Decisions {
         self.changed.send_modify(|count| *count += 1);
     }
 
-    /// A machine was bought that no plan for pods that wait asked for: in place of another, or for a pool of fixed size.
-    /// Why stands on its object.
+    /// A machine was bought that no plan for pods that wait asked for: in place of another, or for a pool of fixed
+    /// size. Why stands on its object.
     pub fn launched(&self, now: Timestamp, launch: &Launch, machine: &Name, why: Option<&Name>) {
         let why = why.map_or_else(|| sentence(launch), |why| why.to_string());
         let verdict = Verdict {

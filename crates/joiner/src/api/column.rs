@@ -1,5 +1,5 @@
-//! What is said of each node, column by column, and the order that each column sorts by: for the page, `/api/v1/nodes` and
-//! `joiner top`.
+//! What is said of each node, column by column, and the order that each column sorts by: for the page, `/api/v1/nodes`
+//! and `joiner top`.
 
 use std::cmp::Ordering;
 
