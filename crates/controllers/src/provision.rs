@@ -100,8 +100,8 @@ pub(crate) async fn run(context: Arc<Context>, batch: Arc<Batch>) {
             batch.again(AGAIN);
         }
         let now = context.now();
-        // Pods are left to another controller's machine, or to room that is to become free, only for so long, and nothing
-        // happens when that is over.
+        // Pods are left to another controller's machine, or to room that is to become free, only for so long, and
+        // nothing happens when that is over.
         let overdue = {
             let world = context.view.read();
             [world.foreign_overdue(now), world.departure_overdue(now)]

@@ -54,8 +54,8 @@ pub(crate) fn take_promised(
         .collect();
 }
 
-/// The catalogue that a machine was bought from: its pool's own, or any that was made of its class, for all of these draw
-/// on one stock.
+/// The catalogue that a machine was bought from: its pool's own, or any that was made of its class, for all of these
+/// draw on one stock.
 fn drawn_on(machine: &MachineRecord, terms: &Terms) -> Option<Name> {
     let forked = machine
         .pool

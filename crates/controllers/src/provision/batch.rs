@@ -70,8 +70,8 @@ impl Batch {
         self.changed.notify_one();
     }
 
-    /// Waits until it is time for a plan, and starts a new batch. No batch is shorter than `least`; once one is as long,
-    /// `full` says how long it is to be for the pods that have come.
+    /// Waits until it is time for a plan, and starts a new batch. No batch is shorter than `least`; once one is as
+    /// long, `full` says how long it is to be for the pods that have come.
     pub(crate) async fn wait(&self, least: Window, full: impl Fn() -> Window) {
         loop {
             let changed = self.changed.notified();

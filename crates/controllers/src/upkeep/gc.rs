@@ -3,7 +3,7 @@
 //! Nothing is concluded from one look, and nothing from the cache alone. A machine without an object must be seen twice, a
 //! while apart, and the API server must say that no object of its family has its UID; an object without a machine needs
 //! the cloud's word on that one machine, and a node that does not answer. A machine whose node is in use is never
-//! garbage. If too much looks gone at once, it is the look that is wrong. What does not carry our mark is not looked at.
+//! garbage. If too much looks gone at once, it is the look that is wrong. What does not carry our mark is left alone.
 
 mod leaked;
 

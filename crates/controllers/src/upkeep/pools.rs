@@ -315,8 +315,8 @@ fn status(context: &Context, today: &Today<'_>, pool: &PoolRecord, now: Timestam
             set(kinds::NODE_CLASS_READY, Truth::False, NOT_MANAGED, said);
         }
         None => good(kinds::NODE_CLASS_READY, &mut set),
-        // A class that is read anew is unknown for a moment. What was wrong with it stands until it is known to be well:
-        // otherwise it would never be said that it has recovered.
+        // A class that is read anew is unknown for a moment. What was wrong with it stands until it is known to be
+        // well: otherwise it would never be said that it has recovered.
         Some((UNKNOWN, _)) if is_wrong(pool, kinds::NODE_CLASS_READY) => {}
         Some((reason @ UNKNOWN, said)) => {
             set(kinds::NODE_CLASS_READY, Truth::Unknown, reason, said);

@@ -25,7 +25,7 @@ use crate::view::pods::Owner;
 /// How long a kubelet may be silent until its node counts as out of use: so long Kubernetes leaves pods where they are.
 const SILENT: Duration = Duration::from_mins(5);
 
-/// Terminates machines that nothing in the cluster asks for. One whose node is in use is not garbage, whatever lists say.
+/// Terminates machines that nothing in the cluster asks for. One whose node is in use is no garbage whatever lists say.
 pub(super) async fn terminate(
     context: &Context,
     slot: &Slot,
@@ -94,8 +94,8 @@ pub(super) async fn terminate(
     }
 }
 
-/// Those of the machines whose nodes are in use. Each of these nodes is told that its machine has no object, and what to
-/// do about it.
+/// Those of the machines whose nodes are in use. Each of these nodes is told that its machine has no object, and what
+/// to do about it.
 fn used(context: &Context, slot: &Slot, unknown: &[(&Machine, &Uid)]) -> BTreeSet<MachineId> {
     let now = context.now();
     let in_use: Vec<(&Machine, Name)> = {
@@ -109,8 +109,8 @@ fn used(context: &Context, slot: &Slot, unknown: &[(&Machine, &Uid)]) -> BTreeSe
     for (machine, node) in &in_use {
         let Some(events) = &events else { break };
         let message = format!(
-            "the machine {} of this node has no machine object, and is not terminated because the node is in use: drain \
-             the node and delete it to have the machine terminated",
+            "the machine {} of this node has no machine object, and is not terminated because the node is in use: \
+             drain the node and delete it to have the machine terminated",
             machine.id
         );
         let reason = "MachineObjectMissing";
