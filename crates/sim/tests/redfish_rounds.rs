@@ -221,7 +221,7 @@ impl Rounds {
         }
         // What was changed by others is put right again.
         self.world.fleet.change(&victim, |setup| {
-            "sim-password".clone_into(&mut setup.password)
+            "sim-password".clone_into(&mut setup.password);
         });
         let ends = orders
             .iter()
