@@ -1,8 +1,10 @@
 use std::fs;
 
+use joiner_controllers::dialects::karpenter;
+use joiner_controllers::view::pods::{Specs, lower_pod};
 use joiner_core::pack::{Options, solve};
 use joiner_core::plan::check;
-use joiner_core::problem::Problem;
+use joiner_core::problem::{Pool, Problem};
 use joiner_core::resources::{CPU, MEMORY};
 
 use super::problem;
@@ -366,5 +368,60 @@ fn a_pod_may_name_its_node_by_a_field() {
         plan.unplaced.len(),
         1,
         "no machine that is bought has that name"
+    );
+}
+
+const RICH: &str = r#"
+apiVersion: v1
+kind: Pod
+metadata: {name: rich, namespace: shop, labels: {app: web, tier: front}}
+spec:
+  priority: 7
+  nodeSelector: {kubernetes.io/arch: amd64}
+  tolerations: [{key: team, operator: Exists, effect: NoSchedule}, {key: gpu, value: "true"}]
+  overhead: {cpu: 50m}
+  initContainers: [{name: mesh, restartPolicy: Always, resources: {requests: {cpu: 100m}}}]
+  containers:
+  - {name: main, ports: [{containerPort: 53, hostPort: 53, protocol: UDP, hostIP: 10.0.0.1}], resources: {requests: {cpu: 0.5, memory: 1Gi}}}
+  topologySpreadConstraints:
+  - {topologyKey: topology.kubernetes.io/zone, maxSkew: 2, minDomains: 3, whenUnsatisfiable: DoNotSchedule, matchLabelKeys: [tier],
+     nodeTaintsPolicy: Honor, labelSelector: {matchExpressions: [{key: app, operator: In, values: [web, api]}]}}
+  affinity:
+    nodeAffinity:
+      requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [
+        {matchExpressions: [{key: cores, operator: Gt, values: ["2"]}, {key: local, operator: DoesNotExist}]}]}
+      preferredDuringSchedulingIgnoredDuringExecution: [
+        {weight: 3, preference: {matchExpressions: [{key: disk, operator: NotIn, values: [slow]}]}}]
+    podAffinity:
+      requiredDuringSchedulingIgnoredDuringExecution: [
+        {topologyKey: topology.kubernetes.io/zone, namespaces: [shop], labelSelector: {matchLabels: {app: db}}}]
+    podAntiAffinity:
+      preferredDuringSchedulingIgnoredDuringExecution: [
+        {weight: 9, podAffinityTerm: {topologyKey: kubernetes.io/hostname, namespaceSelector: {}, labelSelector: {matchLabels: {app: web}}}}]
+"#;
+
+#[test]
+fn pods_and_pools_of_files_are_what_a_running_joiner_reads_in_a_cluster() {
+    let problem = read(&[
+        ("pool.yaml", POOL),
+        ("rich.yaml", RICH),
+        ("shop.json", TYPES),
+    ])
+    .unwrap();
+    // The API server keeps amounts as texts.
+    let kept = RICH.replace("cpu: 0.5", "cpu: \"0.5\"");
+    let pod = serde_saphyr::from_str(&kept).unwrap();
+    let in_cluster = lower_pod(pod, &mut Specs::default());
+    assert_eq!(problem.pods[0].spec, in_cluster.spec);
+    assert_eq!(problem.pods[0].spec.requests.get(CPU), 650);
+    let pool = karpenter::read_pool(&serde_saphyr::from_str(POOL).unwrap()).unwrap();
+    let catalog = problem.pools[0].catalog.clone();
+    assert_eq!(problem.pools[0], Pool { catalog, ..pool });
+    let refused = POOL.replace("schedule: \"0 6 * * mon-fri\", ", "");
+    let refused = read(&[("pool.yaml", &refused), ("shop.json", TYPES)]);
+    let said = refused.unwrap_err().to_string();
+    assert!(
+        said.contains("NodePool default: ") && said.contains("schedule"),
+        "{said}"
     );
 }
