@@ -60,27 +60,44 @@ impl Large {
         (0..self.pods + self.waiting).try_for_each(|number| self.pod(api, number))
     }
 
+    /// One more pod that waits.
+    pub fn wait_too(&self, api: &Local, name: &str) -> Result<()> {
+        let made = create(api, "pods", "default", pod(name, "late", self.cores))?;
+        status(api, "pods", waiting(made))
+    }
+
     fn pod(&self, api: &Local, number: usize) -> Result<()> {
         let runs = number < self.pods;
         let cores = if runs { 1 } else { self.cores };
-        let mut pod = json!({
-            "metadata": {"name": format!("app-{number}"), "labels": {"app": format!("app-{}", number % 100)}},
-            "spec": {"containers": [{"name": "main", "image": "none",
-                "resources": {"requests": {"cpu": cores.to_string(), "memory": "2Gi"}}}]},
-        });
+        let (name, app) = (format!("app-{number}"), format!("app-{}", number % 100));
+        let mut pod = pod(&name, &app, cores);
         if runs {
             pod["spec"]["nodeName"] = json!(format!("node-{}", number % self.nodes));
         }
         let mut made = create(api, "pods", "default", pod)?;
-        made["status"] = if runs {
-            json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]})
+        if runs {
+            made["status"] =
+                json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
         } else {
-            let waits =
-                json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable"});
-            json!({"phase": "Pending", "conditions": [waits]})
-        };
+            made = waiting(made);
+        }
         status(api, "pods", made)
     }
+}
+
+fn pod(name: &str, app: &str, cores: usize) -> Value {
+    json!({
+        "metadata": {"name": name, "labels": {"app": app}},
+        "spec": {"containers": [{"name": "main", "image": "none",
+            "resources": {"requests": {"cpu": cores.to_string(), "memory": "2Gi"}}}]},
+    })
+}
+
+/// A pod that the scheduler has found no node for.
+fn waiting(mut pod: Value) -> Value {
+    let said = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable"});
+    pod["status"] = json!({"phase": "Pending", "conditions": [said]});
+    pod
 }
 
 fn create(api: &Local, resource: &str, namespace: &str, object: Value) -> Result<Value> {

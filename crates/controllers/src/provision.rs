@@ -202,15 +202,14 @@ async fn round(context: &Context, known: &mut LastDecision) -> Outcome {
     } = snapshot;
     let recalled = known.recall(&mut problem);
     let fresh = recalled.is_none();
-    let (problem, plan) = match recalled {
-        Some(plan) => (Arc::new(problem), plan),
-        None => {
-            let Some((problem, mut plan)) = context.provide(problem).await else {
-                return Outcome::Unfinished;
-            };
-            spare::forget(&problem, &mut plan);
-            (Arc::new(problem), Arc::new(plan))
-        }
+    let (problem, plan) = if let Some(plan) = recalled {
+        (Arc::new(problem), plan)
+    } else {
+        let Some((problem, mut plan)) = context.provide(problem).await else {
+            return Outcome::Unfinished;
+        };
+        spare::forget(&problem, &mut plan);
+        (Arc::new(problem), Arc::new(plan))
     };
     context.edge.metrics.planned(started.elapsed());
     let selling = context.provision.selling.write().await;

@@ -49,6 +49,8 @@ const PANELS: [&str; 8] = [
 const SLOWER: f64 = 1.05;
 /// How many pods come, one after the other, to be planned for.
 const PROBES: usize = 6;
+/// The histogram of how long plans take.
+const PLANNING: &str = "karpenter_scheduler_scheduling_duration_seconds";
 
 /// Ends the process, however the test ends.
 struct Joiner {
@@ -65,6 +67,95 @@ impl Drop for Joiner {
 
 /// A port that nobody has at this moment.
 fn free_port() -> u16 {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    free.local_addr().unwrap().port()
+}
+
+impl Joiner {
+    /// Watches a cluster and writes nothing; with a page, if it has a port.
+    fn observe(kubeconfig: &Path, page: u16) -> Self {
+        let page = if page == 0 {
+            "0".to_owned()
+        } else {
+            format!("127.0.0.1:{page}")
+        };
+        let metrics = format!("127.0.0.1:{}", free_port());
+        let child = Command::new(env!("CARGO_BIN_EXE_joiner"))
+            .args(["run", "--observe-only", "--leader-elect=false"])
+            .arg("--health-probe-bind-address=0")
+            .arg(format!("--metrics-bind-address={metrics}"))
+            .arg(format!("--kubeconfig={}", kubeconfig.display()))
+            .arg(format!("--page-bind-address={page}"))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        Joiner {
+            child: child.unwrap(),
+            metrics: format!("http://{metrics}/metrics"),
+        }
+    }
+
+    /// Processor time that it has used, in all its threads.
+    fn cpu(&self) -> Duration {
+        let text = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
+        let fields: Vec<&str> = text.rsplit(") ").next().unwrap().split(' ').collect();
+        // utime and stime, in hundredths of a second: fields 14 and 15, the first two having been cut off.
+        let ticks = fields[11..13].iter().map(|one| one.parse::<u64>().unwrap());
+        Duration::from_millis(ticks.sum::<u64>() * 10)
+    }
+
+    /// The memory that it has.
+    fn memory_mib(&self) -> u64 {
+        let text = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = text
+            .lines()
+            .find(|line| line.starts_with("VmRSS:"))
+            .unwrap();
+        let kib: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+        kib / 1024
+    }
+
+    /// How many plans it has made, and how many seconds all of them took.
+    async fn planned(&self) -> Option<(f64, f64)> {
+        let text = reqwest::get(&self.metrics).await.ok()?.text().await.ok()?;
+        let figure = |end: &str| {
+            let name = format!("{PLANNING}_{end} ");
+            let line = text.lines().find_map(|line| line.strip_prefix(&name));
+            line?.parse::<f64>().ok()
+        };
+        Some((figure("count")?, figure("sum")?))
+    }
+
+    /// Lets one more pod wait, and says how many seconds the plan took that was made for it.
+    async fn plan_again(&self, api: &Local, name: &str) -> f64 {
+        let (count, sum) = self.planned().await.unwrap();
+        LARGE.wait_too(api, name).unwrap();
+        let begun = Instant::now();
+        loop {
+            assert!(begun.elapsed() < HANGS, "no plan is made for {name}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            let (now, total) = self.planned().await.unwrap();
+            if now > count {
+                return (total - sum) / (now - count);
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes minutes and wants a machine that does nothing else: cargo test -p joiner --test page_at_scale -- --ignored"]
+async fn the_page_of_five_thousand_nodes_is_there_at_once_and_costs_little() {
+    let server = ApiServer::new(Clock::wall(), &Options::default());
+    LARGE.fill(&server.local()).unwrap();
+    let port = server.listen(([127, 0, 0, 1], 0).into()).await.unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let kubeconfig = directory.path().join("kubeconfig");
+    let config = json!({"apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {"server": format!("http://{}", port.address())}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "users": [{"name": "u", "user": {}}]});
+    std::fs::write(&kubeconfig, config.to_string()).unwrap();
+
     let page_port = free_port();
     let base = format!("http://127.0.0.1:{page_port}");
     let joiner = Joiner::observe(&kubeconfig, page_port);

@@ -112,7 +112,7 @@ impl Decisions {
     /// A machine was bought that no plan for pods that wait asked for: in place of another, or for a pool of fixed
     /// size. Why stands on its object.
     pub fn launched(&self, now: Timestamp, launch: &Launch, machine: &Name, why: Option<&Name>) {
-        let why = why.map_or_else(|| sentence(launch), |why| why.to_string());
+        let why = why.map_or_else(|| sentence(launch), ToString::to_string);
         let verdict = Verdict {
             sentence: format!("machine {machine} is bought: {why}"),
             ..Verdict::bought(launch, Some(machine))

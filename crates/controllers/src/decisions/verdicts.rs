@@ -152,13 +152,10 @@ impl Verdicts {
     fn add(&mut self, most: usize, subject: Subject, entry: Entry) -> bool {
         let sharing = &mut self.sharing;
         sharing.hold(entry.key);
-        let known = match self.subjects.get_mut(&subject) {
-            Some(known) => known,
-            None => {
-                self.bytes += size::row::<Subject, Vec<Entry>>() + size::subject(&subject);
-                self.subjects.entry(subject).or_default()
-            }
-        };
+        if !self.subjects.contains_key(&subject) {
+            self.bytes += size::row::<Subject, Vec<Entry>>() + size::subject(&subject);
+        }
+        let known = self.subjects.entry(subject).or_default();
         if let Some(last) = known.last_mut()
             && sharing.same(last.key, entry.key)
         {

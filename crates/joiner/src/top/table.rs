@@ -11,7 +11,7 @@ pub(super) fn page(overview: &Overview, nodes: &Nodes) -> String {
     let mut text = format!("{}\n{}\n", header(overview), table(nodes));
     let left = nodes.matching.saturating_sub(nodes.nodes.len());
     if left > 0 {
-        text += &format!("and {left} more nodes: the page tells of no more at once\n");
+        let _ = writeln!(text, "and {left} more nodes: the page tells of no more at once");
     }
     text
 }
