@@ -155,9 +155,9 @@ impl World {
     }
 
     /// A NodePool on a node class of this kind.
-    fn karpenter(&self, kind: &str, plural: &str, spec: Value) {
+    fn karpenter(&self, kind: &str, plural: &str, spec: &Value) {
         let class = format!("{plural}.joiner.dev");
-        self.create(&class, "joiner.dev/v1alpha1", kind, ("", "racks"), &spec);
+        self.create(&class, "joiner.dev/v1alpha1", kind, ("", "racks"), spec);
         let spec = json!({
             "disruption": {"consolidateAfter": "30s", "budgets": [{"nodes": "100%"}]},
             "template": {
@@ -245,7 +245,7 @@ async fn one_proxmox_cluster_behind_both_families_is_never_oversold() {
     world.karpenter(
         "ProxmoxNodeClass",
         "proxmoxnodeclasses",
-        json!({"credentialsSecretRef": {"name": "token", "namespace": HOME},
+        &json!({"credentialsSecretRef": {"name": "token", "namespace": HOME},
             "proxmox": proxmox_settings("joiner", 2000), "machines": {"maxMemoryMiB": 16384}}),
     );
     world.smith(
@@ -296,7 +296,7 @@ async fn one_rack_behind_both_families_is_sold_once_also_when_another_process_ta
     world.karpenter(
         "RedfishNodeClass",
         "redfishnodeclasses",
-        json!({"redfish": redfish_settings(3)}),
+        &json!({"redfish": redfish_settings(3)}),
     );
     world.smith(json!({"type": "redfish", "redfish": redfish_settings(3)}));
     world.stage.engine = Some(world.engine("first"));

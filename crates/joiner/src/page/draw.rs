@@ -88,28 +88,7 @@ pub(crate) fn cost(samples: &[Sample]) -> String {
         dollars(last.cost),
         dollars(highest)
     );
-    let mut near = String::new();
-    let mut level = 0.0;
-    while level <= top + step / 2.0 {
-        let _ = write!(
-            svg,
-            "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{WIDTH}\" y1=\"{0:.1}\" y2=\"{0:.1}\"/><text class=\"axis\" \
-             x=\"{1}\" y=\"{2:.1}\" text-anchor=\"end\">{3}</text>",
-            y(level),
-            LEFT - 8.0,
-            y(level) + 4.0,
-            dollars(level)
-        );
-        // A phone sees only the end of it: there the figures stand above the lines.
-        let _ = write!(
-            near,
-            "<text class=\"axis near\" x=\"{}\" y=\"{:.1}\" text-anchor=\"end\" aria-hidden=\"true\">{}</text>",
-            WIDTH - 4.0,
-            y(level) - 4.0,
-            dollars(level)
-        );
-        level += step;
-    }
+    let near = levels(&mut svg, top, step, y);
     for (part, anchor) in (0_i64..).zip(["start", "middle", "middle", "middle", "end"]) {
         let at = first.at.as_millisecond() + span * part / 4;
         let Ok(at) = Timestamp::from_millisecond(at) else {
@@ -129,6 +108,32 @@ pub(crate) fn cost(samples: &[Sample]) -> String {
          <path class=\"cost\" d=\"{cost}\"/>{near}</svg>"
     );
     svg
+}
+
+/// Lines at round figures. A phone sees only the end of the chart: returns the figures to stand above the lines there.
+fn levels(svg: &mut String, top: f64, step: f64, y: impl Fn(f64) -> f64) -> String {
+    let mut near = String::new();
+    let mut level = 0.0;
+    while level <= top + step / 2.0 {
+        let _ = write!(
+            svg,
+            "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{WIDTH}\" y1=\"{0:.1}\" y2=\"{0:.1}\"/><text class=\"axis\" \
+             x=\"{1}\" y=\"{2:.1}\" text-anchor=\"end\">{3}</text>",
+            y(level),
+            LEFT - 8.0,
+            y(level) + 4.0,
+            dollars(level)
+        );
+        let _ = write!(
+            near,
+            "<text class=\"axis near\" x=\"{}\" y=\"{:.1}\" text-anchor=\"end\" aria-hidden=\"true\">{}</text>",
+            WIDTH - 4.0,
+            y(level) - 4.0,
+            dollars(level)
+        );
+        level += step;
+    }
+    near
 }
 
 /// What is requested, what there is, and beyond its edge what is on its way.

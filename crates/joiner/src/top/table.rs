@@ -1,5 +1,7 @@
 //! The nodes as a table, for pipes and for whoever wants them once.
 
+use std::fmt::Write as _;
+
 use comfy_table::{CellAlignment, Table, presets};
 
 use super::bar::bar;
@@ -11,7 +13,10 @@ pub(super) fn page(overview: &Overview, nodes: &Nodes) -> String {
     let mut text = format!("{}\n{}\n", header(overview), table(nodes));
     let left = nodes.matching.saturating_sub(nodes.nodes.len());
     if left > 0 {
-        let _ = writeln!(text, "and {left} more nodes: the page tells of no more at once");
+        let _ = writeln!(
+            text,
+            "and {left} more nodes: the page tells of no more at once"
+        );
     }
     text
 }

@@ -234,7 +234,11 @@ fn panels() -> Vec<(&'static str, String)> {
             "why",
             WhyPanel {
                 frame: frame(),
-                told: why.verdicts.iter().map(Told::from).collect(),
+                told: why
+                    .verdicts
+                    .iter()
+                    .map(|said| Told::new(said, why.at))
+                    .collect(),
                 view: why,
             }
             .render()
