@@ -174,31 +174,7 @@ async fn the_page_of_five_thousand_nodes_is_there_at_once_and_costs_little() {
     }
     println!("every node was judged within {:.1?}", begun.elapsed());
 
-    let mut slow = Vec::new();
-    for panel in PANELS {
-        // Older than what is kept for a second.
-        tokio::time::sleep(Duration::from_millis(1100)).await;
-        let mut times = Vec::new();
-        let mut size = 0;
-        for _ in 0..15 {
-            let begun = Instant::now();
-            let answer = reqwest::get(format!("{base}{panel}")).await.unwrap();
-            assert!(answer.status().is_success(), "{panel}: {}", answer.status());
-            size = answer.bytes().await.unwrap().len();
-            times.push(begun.elapsed());
-            tokio::time::sleep(Duration::from_millis(300)).await;
-        }
-        let first = times[0];
-        times.sort_unstable();
-        let (median, most) = (times[times.len() / 2], times[times.len() - 1]);
-        println!(
-            "{panel}: first {first:.0?}, median {median:.0?}, most {most:.0?}, {} KiB",
-            size / 1024
-        );
-        if first >= FIRST || median >= AGAIN {
-            slow.push(panel);
-        }
-    }
+    let slow = serve(&base).await;
     let memory = joiner.memory_mib();
 
     let painted = paint(&base).await;
@@ -254,6 +230,36 @@ async fn the_page_of_five_thousand_nodes_is_there_at_once_and_costs_little() {
     assert!(served < alone + 5.0, "{served} beside {alone}");
     assert!(seen < unseen * SLOWER, "{seen} beside {unseen}");
     assert_eq!(painted, Vec::<String>::new(), "painted too late");
+}
+
+/// Asks for every panel again and again, and prints how long the answers take. Returns those that take too long.
+async fn serve(base: &str) -> Vec<&'static str> {
+    let mut slow = Vec::new();
+    for panel in PANELS {
+        // Older than what is kept for a second.
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+        let mut times = Vec::new();
+        let mut size = 0;
+        for _ in 0..15 {
+            let begun = Instant::now();
+            let answer = reqwest::get(format!("{base}{panel}")).await.unwrap();
+            assert!(answer.status().is_success(), "{panel}: {}", answer.status());
+            size = answer.bytes().await.unwrap().len();
+            times.push(begun.elapsed());
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        }
+        let first = times[0];
+        times.sort_unstable();
+        let (median, most) = (times[times.len() / 2], times[times.len() - 1]);
+        println!(
+            "{panel}: first {first:.0?}, median {median:.0?}, most {most:.0?}, {} KiB",
+            size / 1024
+        );
+        if first >= FIRST || median >= AGAIN {
+            slow.push(panel);
+        }
+    }
+    slow
 }
 
 /// The middle of these.
