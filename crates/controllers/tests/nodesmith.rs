@@ -1,5 +1,6 @@
 //! KubeNodeSmith's promises on the embedded cluster and a simulated cloud, in virtual time.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
 mod forge;
 
 use std::time::Duration;
