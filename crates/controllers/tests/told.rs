@@ -5,7 +5,10 @@
     clippy::panic,
     reason = "helpers of tests fail as tests do"
 )]
-#![allow(clippy::duplicate_mod, reason = "both clusters bring what they stand on")]
+#![allow(
+    clippy::duplicate_mod,
+    reason = "both clusters bring what they stand on"
+)]
 
 mod spot;
 mod world;

@@ -58,6 +58,10 @@ macro_rules! metrics {
         /// The names of all of them; counters get their `_total` when they are written.
         pub const NAMES: &[&str] = &[$($name),+];
 
+        /// What they mean.
+        #[cfg(test)]
+        const HELPS: &[&str] = &[$(concat!($($doc),+)),+];
+
         /// Everything that is counted.
         #[derive(Clone, Debug)]
         pub struct Metrics {
@@ -404,26 +408,25 @@ mod tests {
 
     #[test]
     fn every_help_is_one_sentence_that_ends_with_one_full_stop() {
+        let wrong = |help: &&str| {
+            let sentence = help.strip_suffix('.').unwrap_or_default();
+            let begins = |first: char| first.is_uppercase() || first.is_ascii_digit();
+            !sentence.starts_with(begins) || sentence.ends_with('.') || sentence.contains(". ")
+        };
+        let own = HELPS.iter().map(|help| help.trim());
+        assert_eq!(own.filter(wrong).collect::<Vec<_>>(), [""; 0]);
+        // The encoder adds a full stop, and knows only what was counted.
         let mut registry = Registry::default();
         Metrics::register(&mut registry);
         crate::operators::leftover::LeftoverMetrics::register(&mut registry);
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
-        let helps: Vec<&str> = text
-            .lines()
-            .filter_map(|line| line.strip_prefix("# HELP "))
+        let written = text.lines().filter_map(|line| line.strip_prefix("# HELP "));
+        let helps: Vec<&str> = written
+            .filter_map(|line| Some(line.split_once(' ')?.1))
             .collect();
-        assert!(helps.len() > NAMES.len(), "{helps:?}");
-        let wrong = |line: &&&str| {
-            let (_, help) = line.split_once(' ').unwrap();
-            let sentence = help.strip_suffix('.').unwrap_or_default();
-            sentence.is_empty()
-                || sentence.ends_with('.')
-                || sentence.contains(". ")
-                || !sentence.starts_with(|first: char| first.is_uppercase())
-        };
-        let wrong: Vec<&&str> = helps.iter().filter(wrong).collect();
-        assert!(wrong.is_empty(), "{wrong:#?}");
+        assert!(helps.contains(&"Build information: version."), "{helps:?}");
+        assert_eq!(helps.into_iter().filter(wrong).collect::<Vec<_>>(), [""; 0]);
     }
 
     #[test]
