@@ -85,9 +85,10 @@ async fn a_machine_and_its_node_say_the_price_of_today_and_are_not_written_at_ev
         let name = name.clone();
         move |world: &World| told_prices(world, &name) == (json!(text), json!(text))
     };
+    // Labels of a node are put right once in five minutes.
     world
         .within(
-            Duration::from_mins(2),
+            Duration::from_mins(6),
             "both say half a dollar",
             &mut says("0.5"),
         )
