@@ -119,9 +119,9 @@ impl Joiner {
     async fn planned(&self) -> Option<(f64, f64)> {
         let text = reqwest::get(&self.metrics).await.ok()?.text().await.ok()?;
         let figure = |end: &str| {
-            let name = format!("{PLANNING}_{end} ");
-            let line = text.lines().find_map(|line| line.strip_prefix(&name));
-            line?.parse::<f64>().ok()
+            let name = format!("{PLANNING}_{end}{{");
+            let line = text.lines().find(|line| line.starts_with(&name))?;
+            line.rsplit(' ').next()?.parse::<f64>().ok()
         };
         Some((figure("count")?, figure("sum")?))
     }
