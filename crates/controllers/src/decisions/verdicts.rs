@@ -1,4 +1,4 @@
-//! Verdicts by subject, within so many bytes. Equal verdicts are stored once, whoever they are about.
+//! Verdicts by subject, within so many bytes. Equal verdicts are stored once, whatever they are about.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};

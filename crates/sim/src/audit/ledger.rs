@@ -206,7 +206,7 @@ impl Ledger {
         put(&mut self.pods, commit);
     }
 
-    /// A machine that bears no mark is somebody's as soon as that is on record.
+    /// A machine that bears no mark belongs to a machine object as soon as that is on record.
     fn record(&mut self, commit: &Commit<'_>) {
         let Some(order) = self.records.commit(commit) else {
             return;

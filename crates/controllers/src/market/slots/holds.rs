@@ -1,4 +1,4 @@
-//! Classes in use are held by a finalizer: without its class, nobody knows how to terminate a machine. It is taken off
+//! Classes in use are held by a finalizer: without its class, no process knows how to terminate a machine. It is taken off
 //! once nothing of the class is left at the cloud either.
 
 use std::collections::BTreeMap;
